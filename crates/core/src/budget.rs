@@ -53,8 +53,6 @@ pub struct Sizes {
     pub attach: u64,
     /// Below this many free bytes, their memory is registered and adopted.
     pub register: u64,
-    /// Below this many free bytes, the same if the mappings could hold more than is free.
-    pub commit_pressure: u64,
     /// Resident pages below this are not evicted.
     pub floor: u64,
     /// The floor while the pool is dense.
@@ -110,6 +108,9 @@ const ATTACH_PERCENT: u64 = 65;
 /// Used share of the budget, percent, from which on commit pressure counts. Below it, memfit leaves
 /// programs alone, whatever they map.
 const COMMIT_PERCENT: u64 = 12;
+/// The pager has found and registered memory within this time, milliseconds, also if it waits for a
+/// CPU. (docs/design/budget.md, Throttle: up to 210 ms.)
+const REGISTERED_MS: u64 = 250;
 
 impl Sizes {
     /// From the budget and the scheme's percentages.
@@ -123,7 +124,6 @@ impl Sizes {
             fast_growth: Marks { low: register / 4 * 3, high: register / 8 * 7, min: register / 2 },
             attach: budget / 100 * ATTACH_PERCENT,
             register,
-            commit_pressure: budget / 100 * (100 - COMMIT_PERCENT),
             floor: percent(scheme.sizing.resident_floor_percent),
             dense_floor: percent(scheme.sizing.dense_floor_percent),
             staging: percent(scheme.reclaim.staging_percent).max(64 * PAGE_BYTES),
@@ -148,6 +148,15 @@ impl Sizes {
 }
 
 impl Sizes {
+    /// Whether memory must be registered now because the tree could exceed the budget before the
+    /// pager can register it. `empty`: bytes that its mappings can still take; `rate`: bytes that
+    /// it fills in a second at most.
+    pub fn commit_pressure(&self, free: i64, empty: u64, rate: u64) -> bool {
+        let unfilled = rate / 1000 * REGISTERED_MS;
+        let below = (self.budget / 100 * (100 - COMMIT_PERCENT)).min(unfilled);
+        free < below as i64 && free < empty as i64
+    }
+
     /// Whether the resident pages are at their floor: then only the pool can give. `present`: bytes
     /// of pages that can be evicted; `unmanaged`: of memory that the core does not know of.
     /// `gives`: the pool can write to the swap tier.
@@ -176,7 +185,6 @@ impl Sizes {
             fast_growth: marks(self.fast_growth),
             attach: smaller(self.attach),
             register: smaller(self.register),
-            commit_pressure: smaller(self.commit_pressure),
             floor: smaller(self.floor),
             dense_floor: smaller(self.dense_floor),
             staging: smaller(self.staging).max(MINIATURE_STAGING),
@@ -209,5 +217,25 @@ impl Tunables {
             swap,
             blocks,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commit_pressure_counts_while_the_pager_could_be_too_late() {
+        let scheme = Scheme::default();
+        const RATE: u64 = 4 << 30;
+        let holds = |budget: u64, used: u64, empty: u64| {
+            let free = (budget - used) as i64;
+            Sizes::new(budget << 20, &scheme).commit_pressure(free << 20, empty << 20, RATE)
+        };
+        assert!(holds(128, 20, 1000), "a small budget is filled at once");
+        assert!(!holds(128, 20, 100), "all of it fits");
+        assert!(!holds(128, 10, 1000), "a program that has just begun");
+        assert!(!holds(8192, 2300, 100_000), "nothing fills 5.7 GiB in 250 ms");
+        assert!(holds(8192, 7200, 100_000));
     }
 }

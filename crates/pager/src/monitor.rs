@@ -227,7 +227,7 @@ impl Monitor {
         self.uses.sample(shared, &clients);
         self.pressure.sample(shared, &clients);
         let managed_before = shared.budget.managed.load(Relaxed);
-        let (mut total, mut commit_pressure) = (self.own_bytes(), 0);
+        let (mut total, mut empty) = (self.own_bytes(), 0);
         // A process counts once, however often it says hello; the last hello is from its stub after
         // an exec.
         let mut seen = HashSet::new();
@@ -240,7 +240,7 @@ impl Monitor {
         sizes.reverse();
         for &(client, ref rss) in &sizes {
             total += client.own(rss.anon) + client.shmem.load(Relaxed);
-            commit_pressure += commit_bytes(client, rss);
+            empty += empty_bytes(client, rss);
             client.peak.fetch_max(rss.anon, Relaxed);
             client.mapped.store(rss.mapped, Relaxed);
         }
@@ -276,8 +276,8 @@ impl Monitor {
             procs.iter().for_each(|proc| adopt::throttle_stacks(shared, proc));
         }
         let sampling = shared.sampling.is_some();
-        let commit_pressure =
-            sampling || (free < shared.budget.sizes.commit_pressure as i64 && commit_pressure as i64 > free);
+        let fill_rate = FILL_RATE * self.cpus.min(4);
+        let commit_pressure = sampling || shared.budget.sizes.commit_pressure(free, empty, fill_rate);
         shared.budget.commit_pressure.store(commit_pressure, Relaxed);
         self.attach_children(&clients);
         let scans = pressure || commit_pressure;
@@ -288,7 +288,7 @@ impl Monitor {
         let headroom = shared.budget.free().max(0) as u64;
         let youngest = clients.last().map_or(self.since, |client| client.since).elapsed();
         let longest = longest_sleep(youngest).min(if sampling { SLEEP_SAMPLING } else { SLEEP_MAX });
-        Duration::from_secs_f64(headroom as f64 / (FILL_RATE * self.cpus.min(4)) as f64 / 2.0).clamp(SLEEP_MIN, longest)
+        Duration::from_secs_f64(headroom as f64 / fill_rate as f64 / 2.0).clamp(SLEEP_MIN, longest)
     }
 
     fn slow_sample_due(&self, clients: &[Arc<Client>]) -> bool {
@@ -620,7 +620,7 @@ pub fn bytes(shared: &Shared, total: u64) -> Bytes {
 }
 
 /// Bytes that the process can fill without another mapping and without a fault that the pager sees.
-fn commit_bytes(client: &Client, rss: &Rss) -> u64 {
+fn empty_bytes(client: &Client, rss: &Rss) -> u64 {
     match (client.stage.load(Relaxed), *client.scan.lock()) {
         (MANAGED, Some(scan)) => rss.data.saturating_sub(scan.data),
         (REFUSED, _) => 0,

@@ -38,7 +38,6 @@ static SAID_HELLO: AtomicUsize = AtomicUsize::new(0);
 /// Pid of the process that has the stub thread.
 static PROCESS: AtomicUsize = AtomicUsize::new(0);
 const NONE: usize = usize::MAX;
-const ESRCH: isize = 3;
 /// Polls for the hello, which comes in under a millisecond.
 const HELLO_POLLS: u32 = 100_000;
 /// The process is detached: it has no stub thread any more, and its fork children get none.
@@ -130,7 +129,7 @@ pub fn start(forked: bool, token: u64) -> bool {
     PROCESS.store(0, Relaxed);
     MADE.store(false, Relaxed);
     MAKING.store(false, Relaxed);
-    confine::forget();
+    confine::forget(forked);
     let start = Start::here();
     if !depends() && greeting::send(forked, &start) {
         return true;
@@ -193,18 +192,14 @@ pub fn stub_threads() -> u64 {
         return 0;
     }
     // It may be about to end, or that of a fork parent.
-    // SAFETY: signal 0 only asks whether the thread is in this process.
-    let (process, error) = unsafe { (syscall!(sys::GETPID), syscall!(sys::TGKILL, syscall!(sys::GETPID), tid, 0)) };
-    if error == -ESRCH && own == process as usize && THREAD.load(Acquire) == NONE {
+    let runs = sys::has_thread(tid);
+    // SAFETY: asks for a number.
+    let is_own = || own == unsafe { syscall!(sys::GETPID) } as usize;
+    if runs == Some(false) && THREAD.load(Acquire) == NONE && is_own() {
         // A later thread of the program can get its number. A vfork child leaves its parent's.
         let _ = SAID_HELLO.compare_exchange(tid, 0, Relaxed, Relaxed);
     }
-    match error {
-        0 => 1,
-        error if error == -ESRCH => 0,
-        // A filter refuses the call.
-        _ => u64::from(now.is_some()),
-    }
+    u64::from(runs.unwrap_or(now.is_some()))
 }
 
 /// The process was detached for one call only, and may be paged again.
@@ -269,15 +264,15 @@ pub fn threads() -> Option<u64> {
     (found == 0).then(|| stat[2].saturating_sub(2))
 }
 
-/// Waits until the stub thread, which is about to end, has ended. Unmaps its stack.
-fn await_end(thread: usize) {
-    // SAFETY: signal 0 only asks whether the thread exists; after its end nobody uses its stack.
-    unsafe {
-        let process = syscall!(sys::GETPID);
-        while syscall!(sys::TGKILL, process, thread, 0) == 0 {
-            syscall!(sys::SCHED_YIELD);
-        }
-        syscall!(sys::MUNMAP, STACK.load(Relaxed), STACK_BYTES);
+/// Waits until the stub thread, which is about to end, has ended. False if a filter refuses the
+/// question.
+fn await_end(thread: usize) -> bool {
+    loop {
+        match sys::has_thread(thread) {
+            // SAFETY: lets others run.
+            Some(true) => unsafe { syscall!(sys::SCHED_YIELD) },
+            ended => return ended.is_some(),
+        };
     }
 }
 
@@ -297,16 +292,11 @@ pub fn detach(why: u32) -> bool {
     if thread == 0 {
         return true;
     }
-    // Several threads may have asked. The first one waits for the end and unmaps the stack; the
-    // others only wait.
-    if !AWAITED.swap(true, AcqRel) {
-        await_end(thread);
-        return true;
-    }
-    // SAFETY: only asks for the stub thread.
-    while unsafe { syscall!(sys::TGKILL, syscall!(sys::GETPID), thread, 0) } == 0 {
-        // SAFETY: lets others run.
-        unsafe { syscall!(sys::SCHED_YIELD) };
+    // Several threads may have asked. The first one unmaps the stack.
+    let unmaps = !AWAITED.swap(true, AcqRel);
+    if await_end(thread) && unmaps {
+        // SAFETY: nobody uses the stack of a thread that has ended.
+        unsafe { syscall!(sys::MUNMAP, STACK.load(Relaxed), STACK_BYTES) };
     }
     true
 }
@@ -397,6 +387,9 @@ extern "C" fn main(forked: usize) -> ! {
     }
     SAID_HELLO.store(hello.tid as usize, Relaxed);
     THREAD.store(hello.tid as usize, Release);
+    if !confine::start() {
+        give_up();
+    }
     if forked != 0 && beacon != 0 {
         // SAFETY: a page of ours. The fault shows the pager which process has this memory.
         unsafe {

@@ -37,7 +37,7 @@ pub fn unshare_network(flags: i32) {
 /// # Safety
 /// As `change`.
 unsafe fn alone(change: impl Fn() -> isize) -> isize {
-    confine::begin();
+    let _change = confine::begin();
     let mut result = change();
     if (result == -EINVAL || result == -EUSERS) && agent::is_there() && agent::threads() == Some(2) {
         let paged = agent::is_paged();

@@ -4,7 +4,8 @@
 //! All threads share memory: whoever breaks into the process can use the rights of each thread. So
 //! the stub thread gives up the same: it installs a filter that allows only its work. Which other
 //! rights it keeps does not matter then. A process without a stub thread has nothing to give up: a
-//! later stub thread starts with the rights that the program has by then.
+//! later stub thread starts with the rights that the program has by then. If it starts while the
+//! program is about to give some up, it confines itself.
 //!
 //! The kernel refuses a filter for all threads (TSYNC) if one of them has a filter of its own. So
 //! `seccomp` detaches the process before such a call.
@@ -13,7 +14,7 @@ use crate::exec::{returned, Next};
 use crate::seccomp::{Instruction, Program, ALLOW, WORK};
 use crate::sys::{self, syscall, ENOSYS};
 use crate::{agent, fork, socket};
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
+use core::sync::atomic::{fence, AtomicBool, AtomicU32, Ordering::*};
 use memfit_wire::{CONFINE, FILTERED, NO_NEW_PRIVILEGES, STAY};
 
 /// The stub thread has a filter of its own.
@@ -22,13 +23,48 @@ static CONFINED: AtomicBool = AtomicBool::new(false);
 static FAILED: AtomicBool = AtomicBool::new(false);
 /// Counts the requests that the stub thread has answered.
 static ANSWERED: AtomicU32 = AtomicU32::new(0);
+/// Threads that are about to give up rights, and to set PR_SET_NO_NEW_PRIVS.
+static GIVE_UP: AtomicU32 = AtomicU32::new(0);
+static GAIN_NONE: AtomicU32 = AtomicU32::new(0);
 /// The pager may not have read the hello yet.
 const TRIES: u32 = 100;
 
-/// For a new process, or a new stub thread.
-pub fn forget() {
+/// Lives as long as the call that gives up rights.
+pub struct Change(&'static AtomicU32);
+
+impl Change {
+    /// A stub thread that says hello from now on sees it. One that has said hello is seen.
+    fn begin(count: &'static AtomicU32) -> Change {
+        count.fetch_add(1, Relaxed);
+        fence(SeqCst);
+        Change(count)
+    }
+}
+
+impl Drop for Change {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Release);
+    }
+}
+
+/// For a new stub thread; `forked`: of a new process, in which no other thread gives up rights.
+pub fn forget(forked: bool) {
     CONFINED.store(false, Relaxed);
     FAILED.store(false, Relaxed);
+    if forked {
+        GIVE_UP.store(0, Relaxed);
+        GAIN_NONE.store(0, Relaxed);
+    }
+}
+
+/// In a stub thread that has said hello. False if it keeps rights that the program gives up.
+pub fn start() -> bool {
+    fence(SeqCst);
+    match [&GIVE_UP, &GAIN_NONE].map(|count| count.load(Acquire)) {
+        [0, 0] => true,
+        [0, _] => confine(NO_NEW_PRIVILEGES),
+        _ => confine(0),
+    }
 }
 
 /// Whether the stub thread has a filter of its own.
@@ -36,8 +72,11 @@ pub fn is_confined() -> bool {
     agent::is_there() && CONFINED.load(Acquire)
 }
 
-/// The program is about to give up rights. On return the stub thread cannot use them any more.
-pub fn begin() {
+/// The program is about to give up rights. On return the stub thread cannot use them any more, nor
+/// can one that starts before the result is dropped.
+#[must_use]
+pub fn begin() -> Change {
+    let change = Change::begin(&GIVE_UP);
     let mask = fork::set_mask(u64::MAX);
     if agent::has_said_hello() && !CONFINED.load(Acquire) {
         tell(0);
@@ -46,15 +85,19 @@ pub fn begin() {
         }
     }
     fork::set_mask(mask);
+    change
 }
 
 /// The program is about to set PR_SET_NO_NEW_PRIVS: programs that it starts gain no rights.
-pub fn without_new_privileges() {
+#[must_use]
+pub fn without_new_privileges() -> Change {
+    let change = Change::begin(&GAIN_NONE);
     let mask = fork::set_mask(u64::MAX);
     if agent::has_said_hello() && !CONFINED.load(Acquire) {
         tell(NO_NEW_PRIVILEGES);
     }
     fork::set_mask(mask);
+    change
 }
 
 /// Asks the stub thread by way of the pager, because only the pager can reach it.
@@ -78,8 +121,19 @@ fn tell(flags: u32) {
 
 /// In the stub thread: carries out the request.
 pub fn obey(flags: u32) {
+    FAILED.store(!confine(flags), Release);
+    ANSWERED.fetch_add(1, Release);
+    sys::futex_wake(&ANSWERED);
+}
+
+/// Confines the calling stub thread.
+fn confine(flags: u32) -> bool {
     const NEW_PRIVILEGES: usize = 38;
     const SET_SECCOMP: usize = 22;
+    // Its filter forbids a second one.
+    if CONFINED.load(Relaxed) {
+        return true;
+    }
     // SAFETY: changes the calling thread only; the program of the filter lives through the call.
     let confined = unsafe {
         let mut result = syscall!(sys::PRCTL, NEW_PRIVILEGES, 1, 0, 0, 0);
@@ -90,10 +144,10 @@ pub fn obey(flags: u32) {
         }
         result == 0
     };
-    FAILED.store(!confined, Release);
-    CONFINED.store(confined && flags & NO_NEW_PRIVILEGES == 0, Release);
-    ANSWERED.fetch_add(1, Release);
-    sys::futex_wake(&ANSWERED);
+    if confined && flags & NO_NEW_PRIVILEGES == 0 {
+        CONFINED.store(true, Release);
+    }
+    confined
 }
 
 /// Most instructions of the filter.
@@ -160,7 +214,7 @@ macro_rules! gives_up {
                 if next == 0 {
                     return returned(-ENOSYS);
                 }
-                begin();
+                let _change = begin();
                 core::mem::transmute::<usize, unsafe extern "C" fn($($argument: usize),*) -> i32>(next)($($argument),*)
             }
         }

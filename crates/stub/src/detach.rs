@@ -43,7 +43,7 @@ macro_rules! changes {
                     return returned(-ENOSYS);
                 }
                 let next: unsafe extern "C" fn($($id: u32),*) -> i32 = core::mem::transmute(next);
-                confine::begin();
+                let _change = confine::begin();
                 let result = next($($id),*);
                 if result == 0 {
                     ask_if_unreadable();

@@ -12,6 +12,7 @@
 //! made in a process with such a filter. If the process is paged already, the filter kills it or
 //! makes the stub fail, which ends it.
 
+use crate::confine::Change;
 use crate::exec::returned;
 use crate::sys::{self, PAGE_BYTES};
 use crate::{access, advice, agent, alone, confine, detach, fills, greeting, map, own_uffd, reservation};
@@ -219,7 +220,7 @@ impl Program {
 /// `program` is null or points to what the kernel expects there.
 unsafe fn install(program: *const Program, all_threads: bool, call: impl Fn() -> isize) -> isize {
     // SAFETY: as the caller promises.
-    let approved = unsafe { prepare(program, all_threads) };
+    let (approved, _change) = unsafe { prepare(program, all_threads) };
     let result = call();
     if result >= 0 && approved {
         greeting::add_filter();
@@ -227,13 +228,17 @@ unsafe fn install(program: *const Program, all_threads: bool, call: impl Fn() ->
     result
 }
 
-/// Before a filter is installed. Returns whether the stub thread could still be made after that.
+/// Before a filter is installed. Returns whether the stub thread could still be made after that,
+/// and what lives until then.
 ///
 /// # Safety
 /// As [`install`].
-unsafe fn prepare(program: *const Program, all_threads: bool) -> bool {
+unsafe fn prepare(program: *const Program, all_threads: bool) -> (bool, Option<Change>) {
     // SAFETY: as the caller promises. Null asks whether there are filters.
-    let Some(program) = (unsafe { program.as_ref() }).filter(|program| !program.filter.is_null()) else { return false };
+    let Some(program) = (unsafe { program.as_ref() }).filter(|program| !program.filter.is_null()) else {
+        return (false, None);
+    };
+    let mut change = None;
     let all = |calls: &[Call]| calls.iter().all(|call| program.allows(call));
     if !program.allows(&call(sys::MPROTECT, [AT, PAGE_BYTES, 3])) {
         map::close();
@@ -260,24 +265,27 @@ unsafe fn prepare(program: *const Program, all_threads: bool) -> bool {
         if greeting::has_greeted() && !(works && starts) {
             agent::make_now();
         }
-        confine::begin();
+        change = Some(confine::begin());
     } else if greeting::has_greeted() && !starts {
         detach::ask(FILTERED);
     }
-    works && starts
+    (works && starts, change)
 }
 
 unsafe fn by_prctl(option: usize, a: usize, b: usize, c: usize, d: usize) -> isize {
     // SAFETY: forwards what the caller answers for.
     unsafe {
         let call = || sys::call(sys::PRCTL, [option, a, b, c, d, 0]);
-        match option as u32 as usize {
+        let _change = match option as u32 as usize {
             SET_SECCOMP if a == BY_PRCTL => return install(b as *const Program, false, call),
-            SET_DUMPABLE if a != 1 => drop(detach::ask(UNREADABLE)),
-            NO_NEW_PRIVS => confine::without_new_privileges(),
-            DROP_CAPABILITY | SECURE_BITS => confine::begin(),
-            _ => {}
-        }
+            NO_NEW_PRIVS => Some(confine::without_new_privileges()),
+            DROP_CAPABILITY | SECURE_BITS => Some(confine::begin()),
+            SET_DUMPABLE if a != 1 => {
+                detach::ask(UNREADABLE);
+                None
+            }
+            _ => None,
+        };
         call()
     }
 }
@@ -307,15 +315,13 @@ unsafe extern "C" fn syscall(number: usize, a: usize, b: usize, c: usize, d: usi
             }
             sys::UNSHARE => alone::leave_namespaces(a as i32),
             sys::SETNS => alone::enter_namespace(a as i32, b as i32),
-            // From Linux 6.12 on, a Landlock domain can forbid its processes to connect to abstract
-            // sockets outside of it.
-            sys::LANDLOCK_RESTRICT_SELF => {
-                alone::lose_abstract_names();
-                confine::begin();
-                sys::call(number, [a, b, c, d, e, f])
-            }
             number if sys::GIVE_UP.contains(&number) => {
-                confine::begin();
+                // From Linux 6.12 on, a Landlock domain can forbid its processes to connect to
+                // abstract sockets outside of it.
+                if number == sys::LANDLOCK_RESTRICT_SELF {
+                    alone::lose_abstract_names();
+                }
+                let _change = confine::begin();
                 sys::call(number, [a, b, c, d, e, f])
             }
             sys::IOCTL => own_uffd::control(a, b, c),

@@ -199,6 +199,17 @@ pub fn map(place: &AtomicUsize, bytes: usize, flags: usize, fd: usize) -> isize 
     }
 }
 
+/// Whether this process has a thread with this number. `None` if a filter refuses the question.
+pub fn has_thread(tid: usize) -> Option<bool> {
+    const NO_SUCH_THREAD: isize = -3;
+    // SAFETY: signal 0 only asks whether the thread exists.
+    match unsafe { syscall!(TGKILL, syscall!(GETPID), tid, 0) } {
+        0 => Some(true),
+        NO_SUCH_THREAD => Some(false),
+        _ => None,
+    }
+}
+
 /// Waits while `*word == seen`, at most `ms` milliseconds. The word may be in shared memory.
 pub fn futex_wait(word: &core::sync::atomic::AtomicU32, seen: u32, ms: i64) {
     let timeout = [ms / 1000, (ms % 1000) * 1_000_000];

@@ -10,8 +10,7 @@ use crate::exec::{returned, Next};
 use crate::sys::{self, syscall};
 use core::mem::transmute;
 
-/// S_IFMT with the permissions; a directory that everybody may read and enter.
-const MODE: u32 = 0o177_777;
+/// Mode of a directory that everybody may read and enter.
 const TASK_DIRECTORY: u32 = 0o040_555;
 /// Links of such a directory: two, and one for each thread.
 const LINKS: u64 = 2;
@@ -26,10 +25,16 @@ const NOFOLLOW: usize = 0x100;
 
 /// What libc's function filled in, in x86-64's layout.
 trait Status {
-    /// Whether it is a directory as those of threads in the proc file system.
-    fn is_of_threads(&self) -> bool;
+    fn mode(&self) -> u32;
+    /// Size of the file and of a block, bytes.
+    fn sizes(&self) -> (u64, u64);
     fn links(&self) -> u64;
     fn set_links(&mut self, links: u64);
+
+    /// Whether it is a directory as those of threads in the proc file system.
+    fn is_of_threads(&self) -> bool {
+        self.mode() == TASK_DIRECTORY && self.sizes() == (0, BLOCK_BYTES) && self.links() > LINKS
+    }
 }
 
 /// struct stat: device, inode, link count, mode and user, group, device, size, block size.
@@ -45,8 +50,12 @@ struct Stat {
 }
 
 impl Status for Stat {
-    fn is_of_threads(&self) -> bool {
-        self.mode & MODE == TASK_DIRECTORY && self.size == 0 && self.block == BLOCK_BYTES
+    fn mode(&self) -> u32 {
+        self.mode
+    }
+
+    fn sizes(&self) -> (u64, u64) {
+        (self.size, self.block)
     }
 
     fn links(&self) -> u64 {
@@ -72,8 +81,12 @@ struct Statx {
 }
 
 impl Status for Statx {
-    fn is_of_threads(&self) -> bool {
-        u32::from(self.mode) == TASK_DIRECTORY && self.size == 0 && u64::from(self.block) == BLOCK_BYTES
+    fn mode(&self) -> u32 {
+        self.mode.into()
+    }
+
+    fn sizes(&self) -> (u64, u64) {
+        (self.size, self.block.into())
     }
 
     fn links(&self) -> u64 {
@@ -96,7 +109,7 @@ unsafe fn without_stub<T: Status>(path: *const u8, status: *mut T, call: impl Fn
     for tries in 0..TRIES {
         let result = call();
         // SAFETY: the call has filled it, and read the path.
-        let asks = result == 0 && unsafe { (*status).is_of_threads() && (*status).links() > LINKS && is_of_self(path) };
+        let asks = result == 0 && unsafe { (*status).is_of_threads() && is_of_self(path) };
         if !asks {
             return result;
         }

@@ -94,10 +94,9 @@ impl Place {
     }
 }
 
-/// Whether a thread of this process runs.
+/// Whether a thread of this process runs, or may run.
 fn runs(tid: i32) -> bool {
-    // SAFETY: signal 0 only asks whether the thread exists.
-    tid > 0 && unsafe { syscall!(sys::TGKILL, syscall!(sys::GETPID), tid, 0) } >= 0
+    tid > 0 && sys::has_thread(tid as usize) != Some(false)
 }
 
 type Create = unsafe extern "C" fn(*mut usize, *const u8, usize, usize) -> i32;

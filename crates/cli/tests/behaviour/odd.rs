@@ -89,9 +89,21 @@ fn a_stopped_program() {
 /// The stub thread must not keep a right that the program's own threads have given up.
 #[test]
 fn what_a_program_gives_up_its_stub_gives_up() {
-    let Some(bench) = program("gives_up", include_str!("../workloads/gives_up.c")) else { return };
+    let Some(bench) = Bench::new("gives_up", &["gcc"]) else { return };
+    bench.file("pages.h", include_str!("../workloads/pages.h"));
+    let library = ["gcc", "-shared", "-fPIC"];
+    let linked = ["gcc", "-L.", "-Wl,-rpath,$ORIGIN", "-Wl,--no-as-needed", "-llate"];
+    for (name, how, source) in [
+        ("liblate.so", &library[..], include_str!("../workloads/late.c")),
+        ("program", &linked, include_str!("../workloads/gives_up.c")),
+    ] {
+        if bench.compile(how, name, source).is_none() {
+            return;
+        }
+    }
     for (what, rights) in [
         ("groups", "no new privileges 1, filters 2"),
+        ("late", "no new privileges 1, filters 2"),
         ("filter", "no new privileges 1, filters 2"),
         ("privileges", "no new privileges 1, filters 0"),
         ("landlock", "no new privileges 1, filters 2"),

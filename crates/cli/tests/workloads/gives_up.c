@@ -1,5 +1,6 @@
 // Gives up rights after a part of it was paged out; then prints the rights of its threads. "groups" gives up groups, "filter"
-// system calls, "privileges" those of programs that it starts, "landlock" the making of directories.
+// system calls, "privileges" those of programs that it starts, "landlock" the making of directories. With "late" it is paged
+// only after memfit's setgroups has begun, and before libc's.
 #include "pages.h"
 #include <grp.h>
 #include <dirent.h>
@@ -10,9 +11,16 @@
 #include <sys/syscall.h>
 
 enum { OTHER = 60 };
+static uint64_t *other;
+extern void (*before_setgroups)(void);
+
+static void become_paged(void) {
+    fill(other, OTHER * MIB, 1);
+    wait_until_paged(OTHER * MIB);
+}
 
 static void give_up(const char *what) {
-    if (!strcmp(what, "groups")) {
+    if (!strcmp(what, "groups") || !strcmp(what, "late")) {
         if (setgroups(0, NULL)) {
             printf("setgroups: %s\n", strerror(errno));
             exit(REFUSED);
@@ -63,9 +71,12 @@ static void tell(void) {
 
 int main(int argc, char **argv) {
     if (argc < 2) return 1;
-    uint64_t *other = map(OTHER * MIB);
-    fill(other, OTHER * MIB, 1);
-    wait_until_paged(OTHER * MIB);
+    other = map(OTHER * MIB);
+    if (strcmp(argv[1], "late")) {
+        become_paged();
+    } else {
+        before_setgroups = become_paged;
+    }
     give_up(argv[1]);
     tell();
     size_t wrong = check(other, OTHER * MIB, 1);
