@@ -264,15 +264,16 @@ pub fn threads() -> Option<u64> {
     (found == 0).then(|| stat[2].saturating_sub(2))
 }
 
-/// Waits until the stub thread, which is about to end, has ended. False if a filter refuses the
-/// question.
+/// Waits until the stub thread, which is about to end, has ended. If a filter refuses the question,
+/// waits until only its exit is left, and returns false.
 fn await_end(thread: usize) -> bool {
     loop {
-        match sys::has_thread(thread) {
-            // SAFETY: lets others run.
-            Some(true) => unsafe { syscall!(sys::SCHED_YIELD) },
-            ended => return ended.is_some(),
-        };
+        let runs = sys::has_thread(thread);
+        if !runs.unwrap_or_else(|| THREAD.load(Acquire) == thread) {
+            return runs.is_some();
+        }
+        // SAFETY: lets others run.
+        unsafe { syscall!(sys::SCHED_YIELD) };
     }
 }
 
