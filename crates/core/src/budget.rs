@@ -108,8 +108,8 @@ const ATTACH_PERCENT: u64 = 65;
 /// Used share of the budget, percent, from which on commit pressure counts. Below it, memfit leaves
 /// programs alone, whatever they map.
 const COMMIT_PERCENT: u64 = 12;
-/// The pager has found and registered memory within this time, milliseconds, also if it waits for a
-/// CPU. (docs/design/budget.md, Throttle: up to 210 ms.)
+/// Time for the pager to find and register memory, milliseconds. It is more than the longest wait
+/// for a CPU that was measured, 210 ms (docs/design/budget.md, Throttle).
 const REGISTERED_MS: u64 = 250;
 
 impl Sizes {
@@ -150,10 +150,10 @@ impl Sizes {
 impl Sizes {
     /// Whether memory must be registered now because the tree could exceed the budget before the
     /// pager can register it. `empty`: bytes that its mappings can still take; `rate`: bytes that
-    /// it fills in a second at most.
+    /// the tree fills in a second.
     pub fn commit_pressure(&self, free: i64, empty: u64, rate: u64) -> bool {
-        let unfilled = rate / 1000 * REGISTERED_MS;
-        let below = (self.budget / 100 * (100 - COMMIT_PERCENT)).min(unfilled);
+        let fillable = rate / 1000 * REGISTERED_MS;
+        let below = (self.budget / 100 * (100 - COMMIT_PERCENT)).min(fillable);
         free < below as i64 && free < empty as i64
     }
 

@@ -25,8 +25,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Fastest growth of a tree, bytes per second and CPU: sets the pace of the samples.
+/// Fastest growth of a tree, bytes per second and CPU, and the most CPUs that fill memory at once.
+/// They set the pace of the samples and the bound of commit pressure.
 const FILL_RATE: u64 = 2 << 30;
+const FILL_CPUS: u64 = 4;
 /// Shortest and longest sleep between samples.
 const SLEEP_MIN: Duration = Duration::from_millis(1);
 const SLEEP_MAX: Duration = Duration::from_millis(100);
@@ -276,7 +278,7 @@ impl Monitor {
             procs.iter().for_each(|proc| adopt::throttle_stacks(shared, proc));
         }
         let sampling = shared.sampling.is_some();
-        let fill_rate = FILL_RATE * self.cpus.min(4);
+        let fill_rate = FILL_RATE * self.cpus.min(FILL_CPUS);
         let commit_pressure = sampling || shared.budget.sizes.commit_pressure(free, empty, fill_rate);
         shared.budget.commit_pressure.store(commit_pressure, Relaxed);
         self.attach_children(&clients);

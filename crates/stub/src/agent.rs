@@ -167,10 +167,15 @@ fn make(forked: bool) -> bool {
     }
 }
 
+/// Whether the stub thread was made in the calling process, not in the parent of this vfork child.
+fn is_own() -> bool {
+    // SAFETY: asks for a number.
+    PROCESS.load(Relaxed) == unsafe { syscall!(sys::GETPID) } as usize
+}
+
 /// Whether the calling process has the stub thread.
 pub fn is_there() -> bool {
-    // SAFETY: asks for a number.
-    PROCESS.load(Relaxed) == unsafe { syscall!(sys::GETPID) } as usize && THREAD.load(Relaxed) != NONE
+    is_own() && THREAD.load(Relaxed) != NONE
 }
 
 /// The same, once the thread has said hello and can take requests.
@@ -187,14 +192,12 @@ pub fn is_paged() -> bool {
 pub fn stub_threads() -> u64 {
     // One that was just made says hello first.
     let now = thread();
-    let (tid, own) = (SAID_HELLO.load(Acquire), PROCESS.load(Relaxed));
+    let tid = SAID_HELLO.load(Acquire);
     if tid == 0 {
         return 0;
     }
     // It may be about to end, or that of a fork parent.
     let runs = sys::has_thread(tid);
-    // SAFETY: asks for a number.
-    let is_own = || own == unsafe { syscall!(sys::GETPID) } as usize;
     if runs == Some(false) && THREAD.load(Acquire) == NONE && is_own() {
         // A later thread of the program can get its number. A vfork child leaves its parent's.
         let _ = SAID_HELLO.compare_exchange(tid, 0, Relaxed, Relaxed);
@@ -212,8 +215,7 @@ pub fn start_again() {
 /// The tid of the stub thread, after its hello. `None` if there is none: a vfork child has the
 /// stub's variables, but no stub thread.
 fn thread() -> Option<usize> {
-    // SAFETY: asks for a number.
-    if PROCESS.load(Relaxed) != unsafe { syscall!(sys::GETPID) } as usize {
+    if !is_own() {
         return None;
     }
     for _ in 0..HELLO_POLLS {
@@ -265,7 +267,7 @@ pub fn threads() -> Option<u64> {
 }
 
 /// Waits until the stub thread, which is about to end, has ended. If a filter refuses the question,
-/// waits until only its exit is left, and returns false.
+/// waits until only its exit is left, and returns false: then its stack stays mapped.
 fn await_end(thread: usize) -> bool {
     loop {
         let runs = sys::has_thread(thread);

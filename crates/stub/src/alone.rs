@@ -37,12 +37,14 @@ pub fn unshare_network(flags: i32) {
 /// # Safety
 /// As `change`.
 unsafe fn alone(change: impl Fn() -> isize) -> isize {
-    let _change = confine::begin();
+    let giving_up = confine::begin();
     let mut result = change();
     if (result == -EINVAL || result == -EUSERS) && agent::is_there() && agent::threads() == Some(2) {
         let paged = agent::is_paged();
         if detach::ask(ALONE) {
             result = change();
+            // A stub thread that starts from here on has the rights of now.
+            drop(giving_up);
             if !paged {
                 agent::start_again();
             }

@@ -23,17 +23,20 @@ static CONFINED: AtomicBool = AtomicBool::new(false);
 static FAILED: AtomicBool = AtomicBool::new(false);
 /// Counts the requests that the stub thread has answered.
 static ANSWERED: AtomicU32 = AtomicU32::new(0);
-/// Threads that are about to give up rights, and to set PR_SET_NO_NEW_PRIVS.
-static GIVE_UP: AtomicU32 = AtomicU32::new(0);
-static GAIN_NONE: AtomicU32 = AtomicU32::new(0);
+/// Number of threads that are about to give up rights.
+static GIVING_UP: AtomicU32 = AtomicU32::new(0);
+/// Number of threads that are about to set PR_SET_NO_NEW_PRIVS.
+static LOSING_PRIVILEGES: AtomicU32 = AtomicU32::new(0);
 /// The pager may not have read the hello yet.
 const TRIES: u32 = 100;
 
 /// Lives as long as the call that gives up rights.
+#[must_use]
 pub struct Change(&'static AtomicU32);
 
 impl Change {
-    /// A stub thread that says hello from now on sees it. One that has said hello is seen.
+    /// A stub thread that says hello after this sees the count. The caller sees any that said hello
+    /// before.
     fn begin(count: &'static AtomicU32) -> Change {
         count.fetch_add(1, Relaxed);
         fence(SeqCst);
@@ -52,15 +55,15 @@ pub fn forget(forked: bool) {
     CONFINED.store(false, Relaxed);
     FAILED.store(false, Relaxed);
     if forked {
-        GIVE_UP.store(0, Relaxed);
-        GAIN_NONE.store(0, Relaxed);
+        GIVING_UP.store(0, Relaxed);
+        LOSING_PRIVILEGES.store(0, Relaxed);
     }
 }
 
 /// In a stub thread that has said hello. False if it keeps rights that the program gives up.
 pub fn start() -> bool {
     fence(SeqCst);
-    match [&GIVE_UP, &GAIN_NONE].map(|count| count.load(Acquire)) {
+    match [&GIVING_UP, &LOSING_PRIVILEGES].map(|count| count.load(Acquire)) {
         [0, 0] => true,
         [0, _] => confine(NO_NEW_PRIVILEGES),
         _ => confine(0),
@@ -73,10 +76,10 @@ pub fn is_confined() -> bool {
 }
 
 /// The program is about to give up rights. On return the stub thread cannot use them any more, nor
-/// can one that starts before the result is dropped.
-#[must_use]
+/// can one that says hello before the result is dropped. (One that was cloned before this and says
+/// hello after that keeps them.)
 pub fn begin() -> Change {
-    let change = Change::begin(&GIVE_UP);
+    let change = Change::begin(&GIVING_UP);
     let mask = fork::set_mask(u64::MAX);
     if agent::has_said_hello() && !CONFINED.load(Acquire) {
         tell(0);
@@ -89,9 +92,8 @@ pub fn begin() -> Change {
 }
 
 /// The program is about to set PR_SET_NO_NEW_PRIVS: programs that it starts gain no rights.
-#[must_use]
 pub fn without_new_privileges() -> Change {
-    let change = Change::begin(&GAIN_NONE);
+    let change = Change::begin(&LOSING_PRIVILEGES);
     let mask = fork::set_mask(u64::MAX);
     if agent::has_said_hello() && !CONFINED.load(Acquire) {
         tell(NO_NEW_PRIVILEGES);

@@ -220,8 +220,10 @@ impl Program {
 /// `program` is null or points to what the kernel expects there.
 unsafe fn install(program: *const Program, all_threads: bool, call: impl Fn() -> isize) -> isize {
     // SAFETY: as the caller promises.
-    let (approved, _change) = unsafe { prepare(program, all_threads) };
+    let (approved, change) = unsafe { prepare(program, all_threads) };
     let result = call();
+    // The pager can have the stub thread made under the filter from here on.
+    drop(change);
     if result >= 0 && approved {
         greeting::add_filter();
     }
@@ -229,7 +231,7 @@ unsafe fn install(program: *const Program, all_threads: bool, call: impl Fn() ->
 }
 
 /// Before a filter is installed. Returns whether the stub thread could still be made after that,
-/// and what lives until then.
+/// and the change, which the caller keeps until then.
 ///
 /// # Safety
 /// As [`install`].

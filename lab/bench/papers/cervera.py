@@ -261,8 +261,8 @@ DEVIATIONS = (
 READS = (
     "The published gain is that of the writes: each page-out of Linux 2.0 was a seek of its own, in the way of the reads that"
     " programs wait for. Plain swap here writes 128 KiB at a time, beside the reads and without seeks, and nobody waits for it. With"
-    " the cache, a program that needs room waits for each write (rule 12). Reads stay: the cache holds little of what comes back, and"
-    " each page read is one read of 4 KiB in both."
+    " the cache, a program that needs room waits for each write (rule 12). Where the cache holds little of what comes back (fft,"
+    " xanim), as much is read in both, 4 KiB at a time."
 )
 CROWDED = (
     "Several processes wait less for reads, since others run meanwhile, and want the CPU time that evictions and LZO take (sort x6"
@@ -275,13 +275,13 @@ EXPLAINED = {
     ),
     "middle": CROWDED + READS,
     "order": CROWDED + READS,
-    "simulator": "Simulator x5 is over in some seconds with plain swap, and its time varies most from run to run.",
+    "simulator": "Both vary from round to round, and twice the gain of one is close to that of the other.",
     "gain-at-62": "It is over in half a second, and varies with that. " + READS,
     "large-cache": (
         "4 MB is 7 % of the budget. What sort swaps compresses to {ratio(sort)} and what xanim swaps to {ratio(xanim)}, so that the"
-        " cache holds two to four times what it takes, and the more hits outweigh that."
+        " cache holds two to four times what it takes. For sort the rounds differ."
     ),
-    "low-threshold": "A program that needs room waits for each write (rule 12). A small threshold makes more of them, with fewer bytes.",
+    "low-threshold": "A program that needs room waits for each write (rule 12). A small threshold makes more of them, each with fewer bytes.",
     "high-threshold-one": "The process waits for all of the writes, long or short. Long ones are fewer.",
     "high-threshold-several": "Seeks cost nothing here, and a device that writes answers reads as well: a long write keeps others little.",
 }

@@ -3,9 +3,9 @@
 // check it, "exec" the other arguments in a new program, enter another "network" namespace or forbid itself abstract sockets
 // ("landlock"), both by an instruction of its own, and filter=CALLS,ACTION[,all][,bare]. CALLS that are allowed:
 // "work": what a program without files needs; "few": read, write, exit, mmap; "most": all but userfaultfd, io_uring and some
-// more, as in container engines; "noexec": all but mprotect to executable memory; "alone": all but signals for a thread
-// (tgkill), by which one asks whether it runs. ACTION for other calls: "kill", "trap",
-// "errno". "all": for all threads, else the calling one. "bare": installed by an instruction of its own.
+// more, as in container engines; "noexec": all but mprotect to executable memory; "noask": all but tgkill, which asks whether
+// a thread runs. ACTION for other calls: "kill", "trap", "errno". "all": for all threads, else the calling one. "bare":
+// installed by an instruction of its own.
 #include "pages.h"
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -28,12 +28,12 @@ static const int WORK[] = {SYS_read,      SYS_write,          SYS_exit,         
                            SYS_prctl,     SYS_rseq,           SYS_sched_yield,    SYS_tgkill,     SYS_openat,
                            SYS_sched_getaffinity, SYS_close,      SYS_rt_sigaction,   SYS_getrandom, -1};
 static const int NONE[] = {-1};
-static const int SIGNALS[] = {SYS_tgkill, -1};
+static const int TGKILL[] = {SYS_tgkill, -1};
 static const int MOST_BUT[] = {SYS_userfaultfd, SYS_io_uring_setup, SYS_ptrace, SYS_process_vm_readv, SYS_pidfd_getfd, SYS_mount, -1};
 
 static void install(const char *how) {
-    int exec = strstr(how, "noexec") != NULL, alone = strstr(how, "alone") != NULL, deny = exec || alone || strstr(how, "most") != NULL;
-    const int *calls = exec ? NONE : alone ? SIGNALS : deny ? MOST_BUT : strstr(how, "few") ? FEW : WORK;
+    int exec = strstr(how, "noexec") != NULL, asks = strstr(how, "noask") != NULL, deny = exec || asks || strstr(how, "most") != NULL;
+    const int *calls = exec ? NONE : asks ? TGKILL : deny ? MOST_BUT : strstr(how, "few") ? FEW : WORK;
     unsigned other = strstr(how, "kill") ? SECCOMP_RET_KILL_PROCESS : strstr(how, "trap") ? SECCOMP_RET_TRAP : SECCOMP_RET_ERRNO | EPERM;
     struct sock_filter code[80];
     int n = 0;
