@@ -45,6 +45,9 @@ static inline size_t outside(const void *at, size_t bytes) {
     return count;
 }
 
+// Bytes that evict_some has mapped and unmapped.
+static size_t unmapped_by_eviction;
+
 // Fills new memory until so many pages of a range are outside. Returns at once without memfit.
 static inline void evict_some(const void *at, size_t bytes, size_t least) {
     if (!preloaded_memfit()) return;
@@ -53,6 +56,7 @@ static inline void evict_some(const void *at, size_t bytes, size_t least) {
         uint64_t *fresh = map(FRESH);
         fill(fresh, FRESH, i);
         munmap(fresh, FRESH);
+        unmapped_by_eviction += FRESH;
     }
     printf("%zu of %zu pages were evicted\n", outside(at, bytes), bytes / PAGE);
     exit(4);
