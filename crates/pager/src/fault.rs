@@ -652,11 +652,17 @@ impl Server {
     /// from this process, and the room might have to come from there.
     fn throttle(&mut self, more: &mut Vec<Waiting>) -> Result<(), End> {
         let begun = Instant::now();
+        self.proc.in_call.store(false, Relaxed);
         // Nothing is evicted from a process that forks, so its own faults would wait in vain.
         while !self.proc.at_rest() {
             let seen = self.shared.budget.progress();
             let long_enough = || begun.elapsed() > SHARED_WAIT_MAX && self.proc.family.shares();
             if !self.shared.must_wait(1) || long_enough() {
+                break;
+            }
+            // The thread in the call may be the one that faults. Read-only memory could not leave
+            // before the call is over, so the fault would wait for ever.
+            if self.proc.in_call.swap(false, Relaxed) {
                 break;
             }
             if begun.elapsed() > STALL {

@@ -86,6 +86,10 @@ pub const DOORBELL_BYTES: u64 = memfit_wire::DOORBELL_PAGES as u64 * 4096;
 const HOLE: u32 = 1 + libc::ENOMEM as u32;
 /// The same, of a range with a page that is shared, or that a device uses.
 const REFUSED: u32 = 1 + libc::EBUSY as u32;
+/// The same: an event is unread; the page is read-only, and a thread is in a call that changes
+/// mappings.
+const UNREAD: u32 = 1 + libc::EAGAIN as u32;
+const HELD_BY_CALL: u32 = 1 + memfit_wire::IN_CALL as u32;
 /// How long the pager spins for the end of a MOVE: a MOVE takes 2 to 60 us; to sleep and be woken
 /// by another CPU takes 40.
 const GATE_SPIN: Duration = Duration::from_micros(50);
@@ -161,6 +165,9 @@ pub struct Proc {
     pub guarded: Lock<Ranges, { rank::GUARDED }>,
     /// Memory that is read-only could not be opened: a policy forbids it.
     pub closed: AtomicBool,
+    /// Memory that is read-only could not be opened, since a thread is in a call that changes
+    /// mappings. That thread may be waiting for a page of this process.
+    pub in_call: AtomicBool,
     /// A tracer lets its stub run while the process is stopped.
     pub stub_runs: AtomicBool,
     /// The core does not know the process any more, and its number may be another's. Set with `io`
@@ -222,6 +229,7 @@ impl Proc {
             dead: AtomicBool::new(false),
             guarded: Lock::default(),
             closed: AtomicBool::new(false),
+            in_call: AtomicBool::new(false),
             stub_runs: AtomicBool::new(false),
             removed: AtomicBool::new(false),
             inherited: Lock::default(),
@@ -456,13 +464,15 @@ impl Proc {
             let (moved, park) = match status {
                 0 if cancel || done => (0, false),
                 0 => continue,
-                // 1 + EAGAIN: an event was pending, nothing is wrong with the pages.
-                status => (range.moved.load(Relaxed) & valid, status != 1 && status != 1 + libc::EAGAIN as u32),
+                // Of the last two, nothing is wrong with the pages.
+                status => (range.moved.load(Relaxed) & valid, !matches!(status, 1 | UNREAD | HELD_BY_CALL)),
             };
             if status == REFUSED {
                 self.family.refused();
             } else if status == 1 + memfit_wire::NOT_OPENED as u32 {
                 self.closed.store(true, Relaxed);
+            } else if status == HELD_BY_CALL {
+                self.in_call.store(true, Relaxed);
             }
             let dropped = if victim.lazy { !moved & valid & !self.present_mask(victim.first, pages) } else { 0 };
             let file = self.clean_mask(shared, victim, moved);

@@ -22,7 +22,7 @@ use core::hint::spin_loop;
 use core::mem::size_of;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use memfit_wire::uffd::{Range, WriteProtect, UFFDIO_WRITEPROTECT, WRITEPROTECT_MODE_WP};
-use memfit_wire::NOT_OPENED;
+use memfit_wire::{IN_CALL, NOT_OPENED};
 
 /// PROT_READ, PROT_WRITE, PROT_EXEC.
 const READ: usize = 1;
@@ -126,14 +126,18 @@ pub fn forget() {
     CALLS.store(0, Relaxed);
 }
 
-/// In the stub: keeps such calls out until [`end`]. False if one is under way.
-fn begin() -> bool {
+/// In the stub: keeps such calls out until [`end`]. False if one is under way; with `waits`, if it
+/// is still under way after some milliseconds.
+fn begin(waits: bool) -> bool {
     let opened = |calls: u32| CALLS.compare_exchange(calls, OPEN, Acquire, Relaxed).is_ok();
     for _ in 0..TRIES {
         if opened(0) {
             return true;
         }
         spin_loop();
+    }
+    if !waits {
+        return false;
     }
     CALLS.fetch_or(WANTED, Relaxed);
     for _ in 0..WAITS {
@@ -236,7 +240,7 @@ pub enum Opening {
     Open(Opened),
     /// Not a read-only mapping; the address at which it ends, or the end of the run.
     No(usize),
-    /// The errno; EAGAIN: try later.
+    /// The errno. EAGAIN: an event is unread; [`IN_CALL`].
     Failed(i32),
 }
 
@@ -253,12 +257,13 @@ pub enum Closed {
 }
 
 impl Opened {
-    /// Opens the part of the run that is in the mapping of its first page.
-    pub fn open(uffd: i32, maps: i32, start: usize, bytes: usize) -> Opening {
+    /// Opens the part of the run that is in the mapping of its first page. `waits`: for the end of
+    /// calls that change mappings.
+    pub fn open(uffd: i32, maps: i32, start: usize, bytes: usize, waits: bool) -> Opening {
         let ask = || ask(maps, start).filter(|mapping| mapping.start <= start);
-        if !begin() {
+        if !begin(waits) {
             return match ask() {
-                Some(mapping) if mapping.is_read_only() => Opening::Failed(sys::EAGAIN),
+                Some(mapping) if mapping.is_read_only() => Opening::Failed(IN_CALL),
                 mapping => Opening::No(mapping.map_or(start + bytes, |mapping| mapping.end)),
             };
         }

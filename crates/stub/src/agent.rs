@@ -589,6 +589,7 @@ fn prepare(socket: i32, command: &Command, segment: i32, lent: i32, reply: &mut 
         opened: 1,
         likely: 0,
         read_only: false,
+        in_call: false,
         opens: 0,
         splits: 0,
         trust_move: command.flags & TRUST_MOVE != 0,

@@ -18,7 +18,7 @@ use memfit_wire::uffd::{
 };
 use memfit_wire::{
     Range, Ring, BATCH_PAGES, BATCH_RANGES, CLOSED, DESCRIPTOR, DOFORK, DONTFORK, FATAL_ACCESS, FATAL_BATCH,
-    FATAL_FLUSH, FATAL_WINDOW, IN_MOVE, NOT_OPENED, POPULATE, RING_BYTES, WINDOWS, WINDOW_PAGES,
+    FATAL_FLUSH, FATAL_WINDOW, IN_CALL, IN_MOVE, NOT_OPENED, POPULATE, RING_BYTES, WINDOWS, WINDOW_PAGES,
 };
 
 /// State for taking pages, made when the pager attaches the process.
@@ -43,6 +43,9 @@ pub struct Taker {
     pub likely: usize,
     /// The last page that was tried is in a read-only mapping.
     pub read_only: bool,
+    /// A thread of the program was in a call that changes mappings: this batch does not wait for
+    /// the end of such a call again.
+    pub in_call: bool,
     /// Number of opened runs, and how many of those that were checked stayed split from their
     /// mapping.
     pub opens: u32,
@@ -114,6 +117,7 @@ impl Taker {
         if ring.finished.load(Relaxed) == number {
             return;
         }
+        self.in_call = false;
         let ranges = (ring.ranges.load(Relaxed) as usize).min(BATCH_RANGES);
         for range in &ring.range[..ranges] {
             let pages = range.pages.load(Relaxed) as usize;
@@ -385,16 +389,17 @@ impl Taker {
     /// If the next page is in a read-only mapping: moves the pages of the range in that mapping.
     fn take_read_only(&mut self, moves: &mut Moves, end: usize) -> ReadOnly {
         let from = moves.done;
-        let opened =
-            match Opened::open(self.uffd, self.maps, moves.address + from * PAGE_BYTES, (end - from) * PAGE_BYTES) {
-                Opening::Open(opened) => opened,
-                Opening::No(address) => return ReadOnly::No((address - moves.address) / PAGE_BYTES),
-                Opening::Failed(errno) => {
-                    moves.fail(errno);
-                    moves.done = end;
-                    return if errno == sys::EAGAIN { ReadOnly::Stop } else { ReadOnly::Done };
-                }
-            };
+        let (address, bytes) = (moves.address + from * PAGE_BYTES, (end - from) * PAGE_BYTES);
+        let opened = match Opened::open(self.uffd, self.maps, address, bytes, !self.in_call) {
+            Opening::Open(opened) => opened,
+            Opening::No(address) => return ReadOnly::No((address - moves.address) / PAGE_BYTES),
+            Opening::Failed(errno) => {
+                self.in_call |= errno == IN_CALL;
+                moves.fail(errno);
+                moves.done = end;
+                return if matches!(errno, sys::EAGAIN | IN_CALL) { ReadOnly::Stop } else { ReadOnly::Done };
+            }
+        };
         let upto = from + opened.bytes() / PAGE_BYTES;
         let (mut known, mut left) = (true, true);
         match WINDOWS.iter().position(|access| *access == opened.access()) {

@@ -166,6 +166,9 @@ pub const DOFORK: u32 = 4;
 pub const NOT_OPENED: i32 = 13;
 /// The same: the page has the descriptor of a thread, and stays (EPERM).
 pub const DESCRIPTOR: i32 = 1;
+/// The same: a thread of the program is in a call that changes mappings, and read-only memory
+/// cannot be opened before that call is over (EALREADY).
+pub const IN_CALL: i32 = 114;
 
 /// Pages whose faults are the fork doorbell: the first one announces a [`ForkDoorbell`], the last
 /// one the end of a fork. The stub must not empty the pages between the two faults: the pager reads
@@ -297,7 +300,7 @@ pub struct Range {
     /// Answer: bit i is set if page i is in its slot now.
     pub moved: AtomicU64,
     /// 0: not tried yet; 1: every page moved; 1 + errno: the first error of the kernel,
-    /// [`NOT_OPENED`] or [`DESCRIPTOR`].
+    /// [`NOT_OPENED`], [`DESCRIPTOR`] or [`IN_CALL`].
     pub status: AtomicU32,
     /// [`POPULATE`], [`DONTFORK`], [`DOFORK`] or 0.
     pub flags: AtomicU32,

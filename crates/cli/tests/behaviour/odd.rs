@@ -149,8 +149,8 @@ fn memory_that_is_executed_or_only_written() {
     same_each(&bench, &["rwx", "w"], ONE);
 }
 
-/// The program fills four times the budget at once. Usually the peak is within 5 % of the budget,
-/// but 2.3 times was seen on a busy machine. Without paging it is 4 times.
+/// Usually the peak is within 5 % of the budget, but 2.3 times was seen on a busy machine. Without
+/// paging it is 4 times.
 const READ_ONLY: Bounds = Bounds { peak_percent: 300, ..SEVERAL };
 
 /// A program with read-only memory, where its pages can be evicted.
