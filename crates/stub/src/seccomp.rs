@@ -28,9 +28,10 @@ const DROP_CAPABILITY: usize = 24;
 const SECURE_BITS: usize = 28;
 /// PR_SET_SECCOMP: `SECCOMP_MODE_FILTER`.
 const BY_PRCTL: usize = 2;
-/// SECCOMP_SET_MODE_FILTER of seccomp, and its flag for all threads.
+/// SECCOMP_SET_MODE_FILTER of seccomp; its flags for all threads, and for a descriptor as the result.
 const SET_FILTER: usize = 1;
 const ALL_THREADS: usize = 1;
+const NEW_LISTENER: usize = 8;
 
 /// Programs that are started from here would be killed for the calls of their stub.
 static STARTED_ALONE: AtomicBool = AtomicBool::new(false);
@@ -214,17 +215,19 @@ impl Program {
     }
 }
 
-/// Makes the call that installs a filter, after [`prepare`].
+/// Makes the call that installs a filter, after [`prepare`]. The flags are those of seccomp.
 ///
 /// # Safety
 /// `program` is null or points to what the kernel expects there.
-unsafe fn install(program: *const Program, all_threads: bool, call: impl Fn() -> isize) -> isize {
+unsafe fn install(program: *const Program, flags: usize, call: impl Fn() -> isize) -> isize {
     // SAFETY: as the caller promises.
-    let (approved, change) = unsafe { prepare(program, all_threads) };
+    let (approved, change) = unsafe { prepare(program, flags & ALL_THREADS != 0) };
     let result = call();
     // The pager can have the stub thread made under the filter from here on.
     drop(change);
-    if result >= 0 && approved {
+    // Else a positive result is a thread that kept the kernel from installing the filter.
+    let installed = result == 0 || result > 0 && flags & NEW_LISTENER != 0;
+    if installed && approved {
         greeting::add_filter();
     }
     result
@@ -279,7 +282,7 @@ unsafe fn by_prctl(option: usize, a: usize, b: usize, c: usize, d: usize) -> isi
     unsafe {
         let call = || sys::call(sys::PRCTL, [option, a, b, c, d, 0]);
         let _change = match option as u32 as usize {
-            SET_SECCOMP if a == BY_PRCTL => return install(b as *const Program, false, call),
+            SET_SECCOMP if a == BY_PRCTL => return install(b as *const Program, 0, call),
             NO_NEW_PRIVS => Some(confine::without_new_privileges()),
             DROP_CAPABILITY | SECURE_BITS => Some(confine::begin()),
             SET_DUMPABLE if a != 1 => {
@@ -307,7 +310,7 @@ unsafe extern "C" fn syscall(number: usize, a: usize, b: usize, c: usize, d: usi
         let result = match number {
             sys::PRCTL => by_prctl(a, b, c, d, e),
             sys::SECCOMP if a == SET_FILTER => {
-                install(c as *const Program, b & ALL_THREADS != 0, || sys::call(number, [a, b, c, 0, 0, 0]))
+                install(c as *const Program, b, || sys::call(number, [a, b, c, 0, 0, 0]))
             }
             sys::CLONE => alone::clone_by(a, b, || sys::call(number, [a, b, c, d, e, f])),
             // struct clone_args: the flags are its first word, the stack is its sixth.
