@@ -24,6 +24,9 @@ pub struct Budget {
     pub peak: Lock<Memory<u64>, { rank::PEAK }>,
     /// Reclaim makes no progress at the moment: faults do not wait for it.
     pub stuck: AtomicBool,
+    /// A batch has gained nothing, because a thread is in a call that changes mappings and
+    /// read-only memory cannot leave meanwhile: see [`Budget::lets_one_pass`].
+    pub held_by_call: AtomicBool,
     /// Unregistered memory grows fast and little is free: the fast-growth watermarks hold.
     pub fast_growth: AtomicBool,
     /// Throttle: the tree is over its budget, or unregistered memory has just grown. Faults wait.
@@ -73,6 +76,7 @@ impl Budget {
             doubled: AtomicU64::new(0),
             peak: Lock::default(),
             stuck: AtomicBool::new(false),
+            held_by_call: AtomicBool::new(false),
             fast_growth: AtomicBool::new(false),
             braking: AtomicBool::new(false),
             commit_pressure: AtomicBool::new(false),
@@ -132,6 +136,12 @@ impl Budget {
         }
         let short = left < marks.min as i64 || self.braking.load(Relaxed);
         short && !self.stuck.load(Relaxed)
+    }
+
+    /// Whether one fault goes on over the budget. It may be in the call that keeps memory from
+    /// leaving, or the thread in the call may wait for its thread. Then it would wait for ever.
+    pub fn lets_one_pass(&self) -> bool {
+        self.held_by_call.load(Relaxed) && self.held_by_call.swap(false, Relaxed)
     }
 
     /// The count of [`Budget::made_progress`].

@@ -366,7 +366,7 @@ impl Server {
         more: &mut Vec<Waiting>,
     ) -> Result<bool, End> {
         loop {
-            let Ok(most) = self.read_first(page, fault.optional.map(|pages| pages.pages)) else {
+            let Ok(mut most) = self.read_first(page, fault.optional.map(|pages| pages.pages)) else {
                 self.reading.push(fault);
                 return Ok(false);
             };
@@ -374,9 +374,9 @@ impl Server {
                 Some((start, end)) => PageRange::from_addresses(start, end),
                 None => PageRange { first: page, pages: 1 },
             };
-            let limit = fault.optional.map_or(limit, |most| most.within(limit));
-            if !is_beacon {
-                self.throttle(more)?;
+            let mut limit = fault.optional.map_or(limit, |most| most.within(limit));
+            if !is_beacon && self.throttle(more)? {
+                (most, limit) = (1, PageRange { first: page, pages: 1 });
             }
             self.loads.clear();
             let mut state = self.shared.lock();
@@ -649,10 +649,10 @@ impl Server {
     }
 
     /// Waits for room in the budget. Reads events meanwhile: an unread one would block evictions
-    /// from this process, and the room might have to come from there.
-    fn throttle(&mut self, more: &mut Vec<Waiting>) -> Result<(), End> {
+    /// from this process, and the room might have to come from there. True: there is no room, and
+    /// the fault goes on for its own page alone.
+    fn throttle(&mut self, more: &mut Vec<Waiting>) -> Result<bool, End> {
         let begun = Instant::now();
-        self.proc.in_call.store(false, Relaxed);
         // Nothing is evicted from a process that forks, so its own faults would wait in vain.
         while !self.proc.at_rest() {
             let seen = self.shared.budget.progress();
@@ -660,10 +660,8 @@ impl Server {
             if !self.shared.must_wait(1) || long_enough() {
                 break;
             }
-            // The thread in the call may be the one that faults. Read-only memory could not leave
-            // before the call is over, so the fault would wait for ever.
-            if self.proc.in_call.swap(false, Relaxed) {
-                break;
+            if self.shared.budget.lets_one_pass() {
+                return Ok(true);
             }
             if begun.elapsed() > STALL {
                 self.shared.warn(STALLED.into());
@@ -676,7 +674,7 @@ impl Server {
                 self.drain(more)?;
             }
         }
-        Ok(())
+        Ok(false)
     }
 
     /// The table says that the page is present. If it is not, a page was lost: kill the process,

@@ -120,7 +120,7 @@ fn idle<'a>(shared: &Shared, proc: &'a Arc<Proc>) -> Option<Held<'a, Io>> {
 fn wait_for_room(shared: &Shared, proc: &Proc) {
     loop {
         let seen = shared.budget.progress();
-        if !shared.must_wait(1) || gone(proc) {
+        if !shared.must_wait(1) || shared.budget.lets_one_pass() || gone(proc) {
             return;
         }
         shared.budget.wait_for_progress(seen);

@@ -74,6 +74,9 @@ pub struct Io {
     pub busy: bool,
     /// When the batch was posted.
     pub posted: Option<Instant>,
+    /// Pages of the newest batch that have left, and whether a call has kept others.
+    pub taken: usize,
+    pub held_by_call: bool,
     /// Sampled regions with pages that were handed back untried: see `crate::sampling`.
     pub again: Vec<u64>,
 }
@@ -86,9 +89,9 @@ pub const DOORBELL_BYTES: u64 = memfit_wire::DOORBELL_PAGES as u64 * 4096;
 const HOLE: u32 = 1 + libc::ENOMEM as u32;
 /// The same, of a range with a page that is shared, or that a device uses.
 const REFUSED: u32 = 1 + libc::EBUSY as u32;
-/// The same: an event is unread; the page is read-only, and a thread is in a call that changes
-/// mappings.
+/// The same, where an event is unread.
 const UNREAD: u32 = 1 + libc::EAGAIN as u32;
+/// The same, of read-only memory while a thread is in a call that changes mappings.
 const HELD_BY_CALL: u32 = 1 + memfit_wire::IN_CALL as u32;
 /// How long the pager spins for the end of a MOVE: a MOVE takes 2 to 60 us; to sleep and be woken
 /// by another CPU takes 40.
@@ -165,9 +168,6 @@ pub struct Proc {
     pub guarded: Lock<Ranges, { rank::GUARDED }>,
     /// Memory that is read-only could not be opened: a policy forbids it.
     pub closed: AtomicBool,
-    /// Memory that is read-only could not be opened, since a thread is in a call that changes
-    /// mappings. That thread may be waiting for a page of this process.
-    pub in_call: AtomicBool,
     /// A tracer lets its stub run while the process is stopped.
     pub stub_runs: AtomicBool,
     /// The core does not know the process any more, and its number may be another's. Set with `io`
@@ -229,7 +229,6 @@ impl Proc {
             dead: AtomicBool::new(false),
             guarded: Lock::default(),
             closed: AtomicBool::new(false),
-            in_call: AtomicBool::new(false),
             stub_runs: AtomicBool::new(false),
             removed: AtomicBool::new(false),
             inherited: Lock::default(),
@@ -397,6 +396,7 @@ impl Proc {
         ring.posted.store(io.number, Release);
         io.busy = true;
         io.posted = Some(Instant::now());
+        (io.taken, io.held_by_call) = (0, false);
     }
 
     /// Wakes the stub for a posted batch.
@@ -455,7 +455,7 @@ impl Proc {
         }
         let tick = shared.tick();
         let (mut taken, mut answers) = (0, Vec::new());
-        let Io { ranges, again, .. } = &mut **io;
+        let Io { ranges, again, held_by_call, .. } = &mut **io;
         for (posted, range) in ranges.iter_mut().zip(&ring.range) {
             let Some(victim) = posted else { continue };
             let pages = victim.slots.len() as u32;
@@ -464,16 +464,15 @@ impl Proc {
             let (moved, park) = match status {
                 0 if cancel || done => (0, false),
                 0 => continue,
-                // Of the last two, nothing is wrong with the pages.
+                // With UNREAD and HELD_BY_CALL nothing is wrong with the pages.
                 status => (range.moved.load(Relaxed) & valid, !matches!(status, 1 | UNREAD | HELD_BY_CALL)),
             };
             if status == REFUSED {
                 self.family.refused();
             } else if status == 1 + memfit_wire::NOT_OPENED as u32 {
                 self.closed.store(true, Relaxed);
-            } else if status == HELD_BY_CALL {
-                self.in_call.store(true, Relaxed);
             }
+            *held_by_call |= status == HELD_BY_CALL;
             let dropped = if victim.lazy { !moved & valid & !self.present_mask(victim.first, pages) } else { 0 };
             let file = self.clean_mask(shared, victim, moved);
             if let Some(sampling) = shared.sampling.as_ref().filter(|_| !park && moved != valid) {
@@ -492,7 +491,11 @@ impl Proc {
             state.core.evicted(self.id, first, pages, answer, tick);
         }
         shared.apply_effects(state);
+        io.taken += taken;
         if done {
+            if io.held_by_call && io.taken == 0 {
+                shared.budget.held_by_call.store(true, Relaxed);
+            }
             let posted = std::mem::take(&mut io.dontfork);
             // An unread UNMAP can concern a range that was another mapping when it was kept from
             // children.

@@ -257,11 +257,12 @@ pub enum Closed {
 }
 
 impl Opened {
-    /// Opens the part of the run that is in the mapping of its first page. `waits`: for the end of
-    /// calls that change mappings.
-    pub fn open(uffd: i32, maps: i32, start: usize, bytes: usize, waits: bool) -> Opening {
+    /// Opens the part of the run that is in the mapping of its first page. `in_call`: calls that
+    /// change mappings have been waited for in vain; not again then.
+    pub fn open(uffd: i32, maps: i32, start: usize, bytes: usize, in_call: &mut bool) -> Opening {
         let ask = || ask(maps, start).filter(|mapping| mapping.start <= start);
-        if !begin(waits) {
+        if !begin(!*in_call) {
+            *in_call = true;
             return match ask() {
                 Some(mapping) if mapping.is_read_only() => Opening::Failed(IN_CALL),
                 mapping => Opening::No(mapping.map_or(start + bytes, |mapping| mapping.end)),

@@ -390,12 +390,15 @@ impl Taker {
     fn take_read_only(&mut self, moves: &mut Moves, end: usize) -> ReadOnly {
         let from = moves.done;
         let (address, bytes) = (moves.address + from * PAGE_BYTES, (end - from) * PAGE_BYTES);
-        let opened = match Opened::open(self.uffd, self.maps, address, bytes, !self.in_call) {
+        let opened = match Opened::open(self.uffd, self.maps, address, bytes, &mut self.in_call) {
             Opening::Open(opened) => opened,
             Opening::No(address) => return ReadOnly::No((address - moves.address) / PAGE_BYTES),
             Opening::Failed(errno) => {
-                self.in_call |= errno == IN_CALL;
                 moves.fail(errno);
+                if errno == IN_CALL {
+                    // Of all errors this is the one that matters.
+                    moves.error = errno;
+                }
                 moves.done = end;
                 return if matches!(errno, sys::EAGAIN | IN_CALL) { ReadOnly::Stop } else { ReadOnly::Done };
             }
