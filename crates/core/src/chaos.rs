@@ -6,7 +6,7 @@ use crate::budget::{Sizes, LEVELS};
 use crate::driver::Seen;
 use crate::pool::{Slot, Span};
 use crate::sample::{mix, SPLITMIX_STEP};
-use crate::scheme::{Scheme, SwapFormat, AXES, NUMBERS};
+use crate::scheme::{ReclaimKind, Scheme, SwapFormat, AXES, NUMBERS};
 use crate::trace::Encoder;
 use crate::{
     Answer, Coded, Compress, Core, Effects, Entry, Extent, Fault, Filled, Load, ObjectId, Origin, Page, PageRange,
@@ -73,6 +73,8 @@ struct World {
     record: Arc<Mutex<Record>>,
     scheme: Arc<Scheme>,
     random: Random,
+    /// Accessed bits are looked at.
+    observes: bool,
     memory: Vec<u8>,
     in_use: Vec<bool>,
     staging: HashMap<(u32, u32), Content>,
@@ -138,7 +140,10 @@ fn scheme(preset: &str, overrides: &[&str]) -> Scheme {
 
 impl World {
     fn new(preset: &str, overrides: &[&str], frames: u32, blocks: u32, seed: u64) -> World {
-        let scheme = Arc::new(scheme(preset, overrides));
+        let mut scheme = scheme(preset, overrides);
+        let observes = seed % 3 == 0 && scheme.reclaim.kind != ReclaimKind::Fifo;
+        scheme.reclaim.accessed_bits = observes.into();
+        let scheme = Arc::new(scheme);
         let log = scheme.swap_format.kind == SwapFormat::CompressedExtents;
         let tier = if log { Vec::new() } else { vec![0..blocks / 2, FAR..FAR + blocks.div_ceil(2)] };
         let area_frames = frames * 2 + 64;
@@ -164,6 +169,7 @@ impl World {
             record,
             scheme,
             random: Random(seed),
+            observes,
             memory: vec![0xee; area_frames as usize * 4096],
             in_use: vec![false; area_frames as usize],
             staging: HashMap::new(),
@@ -349,7 +355,7 @@ impl World {
     /// A process is told to leave as a whole, or to stay. A batch takes some pages.
     fn leave(&mut self, p: usize) {
         let id = self.procs[p].id;
-        match self.random.below(6) {
+        match self.random.below(7) {
             0 | 1 => {
                 self.core.stop_process_reclaim(id);
                 let set = self.core.working_set(id, Page(0));
@@ -367,6 +373,13 @@ impl World {
                 let victim = self.core.pick_oom_victim(1);
                 assert!(victim.is_none_or(|victim| self.core.is_background(victim.proc)));
                 assert!(!protected || victim.is_none_or(|victim| victim.proc != id));
+            }
+            5 if self.observes => {
+                let (first, pages) = (self.random.below(16) as u64, self.random.below(64) as u64);
+                let range = PageRange { first: Page(first), pages: 1 + pages };
+                let used: Vec<Page> =
+                    (range.first.0..range.end()).filter(|_| self.random.one_in(2)).map(Page).collect();
+                self.core.observed(id, range, &used);
             }
             _ => {}
         }

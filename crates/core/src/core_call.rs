@@ -197,6 +197,9 @@ core_calls! {
         |core| core.protect(proc, protected);
     37 pick_oom_victim PickOomVictim { least_pages: u32 = small }
         |core| core.pick_oom_victim(least_pages);
+    /// `looked_at`: how many pages, from the first on.
+    38 observed Observed { proc: ProcId = proc, first: Page = page, looked_at: u32 = small, accessed: &'a [Page] = list }
+        |core| core.observed(proc, PageRange { first, pages: u64::from(looked_at) }, accessed);
 }
 
 /// Receives each call with its number, from 1 on, and the hash of the decisions before it.

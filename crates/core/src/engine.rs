@@ -71,6 +71,8 @@ pub struct Counters {
     pub parked_runs: u64,
     /// Hot pages that stayed when their run was the oldest.
     pub spared: u64,
+    /// Pages that a look at the accessed bits showed as used.
+    pub accessed: u64,
     pub filled: u64,
     pub compressed: u64,
     pub incompressible: u64,
@@ -162,7 +164,7 @@ impl Core {
         let pool_control = PoolControl::new(&tunables, mode);
         pool.set_limit(pool_control.limit_frames());
         Core {
-            table: Table::new(tunables.scheme.reclaim.kind),
+            table: Table::new(&tunables.scheme.reclaim),
             objects: Objects::new(queue, copies, raw_queue),
             staging: Staging::new(tunables.staging_slots),
             pool,

@@ -281,10 +281,11 @@ impl Core {
         self.takeable(run) & !stay
     }
 
-    /// Most chances of a hot page; strict FIFO knows none.
+    /// Most chances that a page gets because it came back at once. None with strict FIFO, and none
+    /// where accessed bits tell what is hot.
     pub(crate) fn hot_chances(&self) -> u32 {
         let reclaim = &self.tunables.scheme.reclaim;
-        if reclaim.kind == ReclaimKind::Fifo {
+        if reclaim.kind == ReclaimKind::Fifo || reclaim.accessed_bits != 0 {
             0
         } else {
             reclaim.hot_chances

@@ -319,7 +319,7 @@ impl Core {
                 self.counters.unexpected_present += u64::from(filled == Filled::Exists);
                 let staged = matches!(self.source(object), Source::Staged(_));
                 let age = if staged { Age::Young } else { Age::Back };
-                self.table.end_probe(proc, page);
+                self.table.come(proc, page);
                 self.read_ends(object);
                 file = self.objects.is_file(object);
                 self.table.set_aged(proc, page, self.table.entry_when_filled(proc, page), age);
@@ -331,6 +331,7 @@ impl Core {
             }
             (Entry::Filling(before), Filled::Retry) => self.table.set(proc, page, before.entry()),
             (Entry::Filling(_), Filled::Done | Filled::Read) => {
+                self.table.come(proc, page);
                 self.table.set(proc, page, self.table.entry_when_filled(proc, page))
             }
             // The page was present: its contents can be older than a pending zap. memfit did not

@@ -9,13 +9,16 @@
 //!
 //! A probe costs a fault. As in exponential back-off, probes of a page become rarer, up to a limit.
 //! A page that is not used any more stays until it has no chance left.
+//!
+//! Where the kernel tells which pages are used ([`crate::observe`]), that gives and takes the
+//! chances instead.
 
 use crate::ids::RUN_PAGES;
 
 /// Periods in which as many pages leave as are in memory.
 const TURNOVER: u16 = 16;
 /// Least pages of a period: one batch must not be several of them.
-const PERIOD_MIN: u64 = memfit_wire::BATCH_PAGES as u64;
+pub(crate) const PERIOD_MIN: u64 = memfit_wire::BATCH_PAGES as u64;
 /// A page came back quickly if it did so in the period in which it left, or in the next one. Of
 /// pages that are all used equally often, few come back so soon.
 const QUICK: u16 = 1;
@@ -23,6 +26,12 @@ const QUICK: u16 = 1;
 const PASSED_MAX: u32 = 3;
 /// Most chances of a page.
 pub(crate) const CHANCES_MAX: u32 = (1 << PASSED_MAX) - 1;
+
+/// Mask of the chances of a page.
+const CHANCES: u32 = 15;
+/// Most chances of a page whose accessed bit is looked at. With more, pages that were used often
+/// once stay for too long.
+const OBSERVED_MAX: u32 = 3;
 
 /// Counts evictions in periods, modulo 2^16.
 #[derive(Debug, Default)]
@@ -60,6 +69,10 @@ pub(crate) struct Heat {
     passed: u32,
     /// Chances of each page; four bits each.
     chances: u64,
+    /// Pages on which a thread has faulted and that are not there yet.
+    asked: u16,
+    /// Pages that came back although no thread had asked for them, since the last look.
+    brought: u16,
 }
 
 impl Heat {
@@ -81,17 +94,39 @@ impl Heat {
 
     /// A thread faults on a page that had left. `most`: most chances, up to [`CHANCES_MAX`].
     pub fn faulted(&mut self, index: usize, now: u16, most: u32) {
-        if self.probed >> index & 1 == 0 {
-            return;
+        if self.probed >> index & 1 == 1 {
+            let before = self.passed >> (2 * index) & 3;
+            let passed = if self.is_quick(now) { (before + 1).min(PASSED_MAX) } else { 0 };
+            self.forget(index);
+            self.passed |= passed << (2 * index);
+            self.set_chances(index, ((1 << passed) - 1).min(most));
+            if passed > 0 {
+                self.counted = now;
+            }
         }
-        let before = self.passed >> (2 * index) & 3;
-        let passed = if self.is_quick(now) { (before + 1).min(PASSED_MAX) } else { 0 };
-        self.forget(index);
-        self.passed |= passed << (2 * index);
-        self.set_chances(index, ((1 << passed) - 1).min(most));
-        if passed > 0 {
-            self.counted = now;
+        self.asked |= 1 << index;
+    }
+
+    /// A page has come back.
+    pub fn come(&mut self, index: usize) {
+        self.end_probe(index);
+        let page = 1 << index;
+        self.brought = self.brought & !page | page & !self.asked;
+        self.asked &= !page;
+    }
+
+    /// A look has shown which of these pages were accessed. The bit of a page that came back tells
+    /// nothing before the next look.
+    /// Returns those that were used.
+    pub fn observe(&mut self, pages: u16, accessed: u16) -> u16 {
+        let used = pages & accessed & !self.brought;
+        self.brought &= !pages;
+        for index in indices(pages) {
+            let before = (self.chances >> (4 * index)) as u32 & CHANCES;
+            let after = if used >> index & 1 == 1 { (before + 1).min(OBSERVED_MAX) } else { before.saturating_sub(1) };
+            self.set_chances(index, after);
         }
+        used
     }
 
     /// A page has come back, or has stayed, although no thread asked for it: its probe ends without
@@ -103,6 +138,8 @@ impl Heat {
     /// The page has other contents from now on.
     pub fn forget(&mut self, index: usize) {
         self.end_probe(index);
+        self.asked &= !(1 << index);
+        self.brought &= !(1 << index);
         self.passed &= !(3 << (2 * index));
         self.set_chances(index, 0);
     }
@@ -112,7 +149,7 @@ impl Heat {
         if self.chances == 0 {
             return 0;
         }
-        let hot = (0..RUN_PAGES as usize).filter(|index| self.chances >> (4 * index) & 15 != 0);
+        let hot = (0..RUN_PAGES as usize).filter(|index| self.chances >> (4 * index) & u64::from(CHANCES) != 0);
         hot.fold(0, |mask, index| mask | 1 << index)
     }
 
@@ -130,7 +167,7 @@ impl Heat {
     }
 
     fn set_chances(&mut self, index: usize, chances: u32) {
-        self.chances = self.chances & !(15 << (4 * index)) | u64::from(chances) << (4 * index);
+        self.chances = self.chances & !(u64::from(CHANCES) << (4 * index)) | u64::from(chances) << (4 * index);
     }
 }
 
@@ -202,6 +239,36 @@ mod tests {
             heat.faulted(4, neighbour, 7);
             assert_eq!(heat.hot(), 0, "it left before the neighbour");
         }
+    }
+
+    #[test]
+    fn looks_give_and_take_chances() {
+        let mut heat = Heat::default();
+        let all = 0b1111;
+        heat.observe(all, 0b0001);
+        assert_eq!(heat.hot(), 0b0001);
+        (0..9).for_each(|_| _ = heat.observe(all, 0b0011));
+        let mut unused = || {
+            heat.observe(all, 0);
+            heat.hot()
+        };
+        assert_eq!([unused(), unused(), unused()], [0b0011, 0b0011, 0], "three chances, one less by each look");
+        heat.observe(0b0110, u16::MAX);
+        assert_eq!(heat.hot(), 0b0110, "the look was at these");
+        heat.observe(0b0100, 0);
+        assert_eq!(heat.hot(), 0b0010);
+    }
+
+    #[test]
+    fn what_was_brought_along_shows_in_the_look_after_the_next() {
+        let mut heat = Heat::default();
+        heat.probe(0b11, 0);
+        heat.faulted(0, 0, 0);
+        [0, 1].into_iter().for_each(|index| heat.come(index));
+        heat.observe(0b11, 0b11);
+        assert_eq!(heat.hot(), 0b01, "only the first was asked for");
+        heat.observe(0b11, 0b11);
+        assert_eq!(heat.hot(), 0b11);
     }
 
     #[test]

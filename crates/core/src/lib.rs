@@ -28,6 +28,7 @@ mod heat;
 mod ids;
 mod list;
 mod object;
+mod observe;
 mod oom;
 mod per_process;
 pub mod pool;

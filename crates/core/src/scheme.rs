@@ -224,7 +224,7 @@ part! {
 }
 part! {
     /// Axis `reclaim`, see [`NUMBERS`].
-    Reclaim { [ReclaimKind = ReclaimKind::Dueling] staging_percent, batch_pages, file_age, hot_chances, }
+    Reclaim { [ReclaimKind = ReclaimKind::Dueling] staging_percent, batch_pages, file_age, hot_chances, accessed_bits, }
 }
 part! {
     /// Axis `replacement`, see [`NUMBERS`].
@@ -382,6 +382,8 @@ pub static NUMBERS: &[Number] = &[
         "How many times as old a page of a file counts as another when the oldest are chosen, if files are in the budget"),
     number!(reclaim.hot_chances = 7, 0..=CHANCES_MAX, "times",
         "Bimodal, dueling: how often a page that came back at once whenever it left may stay when it is the oldest. 0: never"),
+    number!(reclaim.accessed_bits = 0, 0..=1, "0 or 1",
+        "1: the kernel's accessed bits say which pages are hot (Linux 7.3 and later). memfit then evicts no read-only memory"),
     number!(replacement.seed = 1, 0..=4294967295, "any number",
         "Lottery: seed of the draws. The same seed and the same pages give the same victims"),
     number!(replacement.extra_bins = 0, 0..=1, "0 or 1",

@@ -3,7 +3,8 @@
 use memfit_core::budget::Sizes;
 use memfit_core::scheme::{ReclaimKind, Scheme};
 use memfit_core::{
-    Answer, Core, Entry, Fault, Filled, Page, PageRange, ProcId, Tunables, Victim, BATCH_VICTIMS, RUN_PAGES,
+    Answer, Core, Entry, Fault, Filled, Page, PageRange, ProcId, Tunables, Victim, BATCH_PAGES, BATCH_VICTIMS,
+    RUN_PAGES,
 };
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -323,6 +324,86 @@ fn hot_pages_wait_for_other_processes_but_not_for_ever() {
     let (id, _) = core.pick_victims(16, 140, &|_| true).unwrap();
     assert_eq!(id, other);
     assert!(core.pick_victims(16, 141, &alone).is_none(), "it waits again");
+}
+
+fn with_bits() -> Core {
+    let mut scheme = Scheme::default();
+    scheme.reclaim.accessed_bits = 1;
+    with_scheme(4096, scheme)
+}
+
+/// A look is due when a quarter has left. A page stays while looks show it as used, and leaves when
+/// they do not; a look at a range says nothing of others.
+#[test]
+fn pages_with_accessed_bits_stay() {
+    let mut core = with_bits();
+    let id = process(&mut core, 0..40 * RUN_PAGES);
+    let used: Vec<Page> = (0..40 * RUN_PAGES).filter(|page| page % 5 == 0).map(Page).collect();
+    let all = PageRange { first: Page(0), pages: 40 * RUN_PAGES };
+    (0..3).for_each(|_| core.observed(id, all, &used));
+    let mut left = Vec::new();
+    while left.len() < 512 {
+        left.extend(batch(&mut core, 32));
+    }
+    assert!(left.iter().all(|page| page % 5 != 0), "{left:?}");
+    let quarter = (core.present_total() / 4).max(BATCH_PAGES as u64);
+    let due = [quarter, quarter - 1].map(|left| core.is_look_due(core.counters().evicted - left));
+    assert_eq!(due, [true, false]);
+    // Of the first half no page was used any more.
+    let half = PageRange { first: Page(0), pages: 20 * RUN_PAGES };
+    (0..4).for_each(|_| core.observed(id, half, &[]));
+    left.clear();
+    while left.len() < 64 {
+        left.extend(batch(&mut core, 32));
+    }
+    assert!(left.iter().all(|&page| page < 20 * RUN_PAGES), "{left:?}");
+    // What is left was used, and leaves only because nothing else is left.
+    assert!(!batch(&mut core, 128).is_empty());
+    core.check();
+}
+
+/// The pages of a process that does nothing any more leave although all were hot: looks at it are
+/// due while others give pages.
+#[test]
+fn what_was_hot_in_an_idle_process_leaves() {
+    let mut core = with_bits();
+    let [idle, busy] = [0, 1].map(|_| process(&mut core, 0..40 * RUN_PAGES));
+    let all = PageRange { first: Page(0), pages: 40 * RUN_PAGES };
+    let everything: Vec<Page> = (0..40 * RUN_PAGES).map(Page).collect();
+    (0..3).for_each(|_| core.observed(idle, all, &everything));
+    let (mut then, mut left) = (core.counters().evicted, 0);
+    for _ in 0..100 {
+        let (id, victims) = core.pick_victims(64, 0, &|_| true).unwrap();
+        let pages = leave(&mut core, id, &victims, false);
+        left += if id == idle { pages.len() } else { 0 };
+        pages.into_iter().filter(|_| id == busy).for_each(|page| touch(&mut core, busy, page, Filled::Done));
+        if core.is_look_due(then) {
+            then = core.counters().evicted;
+            core.observed(idle, all, &[]);
+            core.observed(busy, all, &[]);
+        }
+    }
+    assert_eq!(left, 640);
+}
+
+#[test]
+fn a_look_finds_the_next_known_page() {
+    let mut core = with_bits();
+    let id = process(&mut core, [40, 70].into_iter());
+    let next = |page| core.next_known(id, Page(page)).map(|page| page.0);
+    assert_eq!([0, 33, 47, 48, 80].map(next), [Some(32), Some(33), Some(47), Some(64), None]);
+}
+
+/// A fault on a page that left makes it hot only where no bits are looked at.
+#[test]
+fn accessed_bits_replace_what_faults_show() {
+    let mut core = with_bits();
+    let id = process(&mut core, 0..40 * RUN_PAGES);
+    for _ in 0..200 {
+        let pages = batch(&mut core, 128);
+        pages.into_iter().for_each(|page| touch(&mut core, id, page, Filled::Done));
+    }
+    assert_eq!(core.counters().spared, 0);
 }
 
 #[test]

@@ -119,6 +119,10 @@ fn calls() -> Vec<(CoreCall<'static>, &'static str)> {
         (CoreCall::SetBackground { proc: P, background: true }, "process=3 flag=true"),
         (CoreCall::Protect { proc: P, protected: true }, "process=3 flag=true"),
         (CoreCall::PickOomVictim { least_pages: 256 }, "most=256"),
+        (
+            CoreCall::Observed { proc: P, first: Page(16), looked_at: 32, accessed: &[Page(17)] },
+            "process=3 page=16 pages=1 most=32 list=17",
+        ),
     ]
 }
 

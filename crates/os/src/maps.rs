@@ -1,7 +1,7 @@
 //! Mappings of another process, and which of their pages are present.
 
 use memfit_wire::pagemap::{
-    Region, Scan, PAGEMAP_SCAN, PAGE_IS_GUARD, PAGE_IS_PFNZERO, PAGE_IS_PRESENT, PAGE_IS_SWAPPED,
+    Region, Scan, PAGEMAP_SCAN, PAGE_IS_ACCESSED, PAGE_IS_GUARD, PAGE_IS_PFNZERO, PAGE_IS_PRESENT, PAGE_IS_SWAPPED,
 };
 use memfit_wire::PAGE_BYTES;
 use std::fs::File;
@@ -383,6 +383,17 @@ impl Pagemap {
             at = arg.walk_end;
         }
         Ok(())
+    }
+
+    /// Calls `found` with every maximal range of pages between two addresses that were accessed
+    /// since [`crate::uffd::Uffd::watch_accesses`], or have come since.
+    ///
+    /// # Errors
+    /// As the ioctl gives them: `EINVAL` before Linux 7.3.
+    pub fn accessed(&self, start: u64, end: u64, mut found: impl FnMut(u64, u64)) -> io::Result<()> {
+        // The kernel says it of pages in its swap, too.
+        let wanted = Wanted { any: PAGE_IS_ACCESSED, none: PAGE_IS_SWAPPED, say: 0, pages: 0 };
+        self.scan(start, end, wanted, |from, to, _| found(from, to))
     }
 
     /// Whether a range has a page that takes memory, other than the kernel's zero page.

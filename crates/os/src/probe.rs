@@ -36,6 +36,10 @@ pub mod feature {
     pub const THREAD_ID: u64 = 1 << 8;
     /// UFFDIO_MOVE.
     pub const MOVE: u64 = 1 << 16;
+    /// Memory can be protected from all access.
+    pub const RWP: u64 = 1 << 17;
+    /// The kernel itself takes that protection off when a page is accessed.
+    pub const RWP_ASYNC: u64 = 1 << 18;
     /// The features that memfit needs, with their names; [`crate::uffd::REQUIRED`] is the mask.
     pub const REQUIRED: [(&str, u64); 5] = [
         ("MOVE", MOVE),

@@ -6,15 +6,16 @@
 use crate::maps;
 use crate::probe::feature;
 use memfit_wire::uffd::{
-    Api, Continue, Copy, Range, Register, WriteProtect, ZeroPage, MODE_DONTWAKE, REGISTER_MODE_MISSING,
-    REGISTER_MODE_WP, UFFDIO_API, UFFDIO_CONTINUE, UFFDIO_COPY, UFFDIO_REGISTER, UFFDIO_UNREGISTER, UFFDIO_WAKE,
-    UFFDIO_WRITEPROTECT, UFFDIO_ZEROPAGE, UFFD_API,
+    Api, Continue, Copy, Range, ReadWriteProtect, Register, WriteProtect, ZeroPage, MODE_DONTWAKE,
+    REGISTER_MODE_MISSING, REGISTER_MODE_RWP, REGISTER_MODE_WP, RWPROTECT_MODE_RWP, UFFDIO_API, UFFDIO_CONTINUE,
+    UFFDIO_COPY, UFFDIO_REGISTER, UFFDIO_RWPROTECT, UFFDIO_UNREGISTER, UFFDIO_WAKE, UFFDIO_WRITEPROTECT,
+    UFFDIO_ZEROPAGE, UFFD_API,
 };
 use memfit_wire::PAGE_BYTES;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 pub use feature::EVENT_FORK;
 /// The features that `memfit run` needs.
@@ -26,6 +27,9 @@ pub const REQUIRED: u64 = {
     }
     mask
 };
+
+/// The features by which the kernel tells which pages were accessed (Linux 7.3 and later).
+pub const ACCESSES: u64 = feature::RWP | feature::RWP_ASYNC;
 
 /// A message from the kernel.
 #[derive(Debug)]
@@ -105,6 +109,8 @@ pub struct Uffd {
     fd: OwnedFd,
     /// Address of the page that probes ask about.
     probed: AtomicU64,
+    /// It has [`ACCESSES`].
+    tells_accesses: AtomicBool,
 }
 
 /// Highest page of user space. Every kernel accepts this address, for probes of a process in which
@@ -148,7 +154,7 @@ impl Uffd {
         unsafe {
             libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) | libc::O_NONBLOCK)
         };
-        Uffd { fd, probed: AtomicU64::new(HIGHEST_PAGE) }
+        Uffd { fd, probed: AtomicU64::new(HIGHEST_PAGE), tells_accesses: AtomicBool::new(false) }
     }
 
     /// Sets the page about which [`Uffd::gone`] and [`Uffd::event_pending`] ask: one that the
@@ -163,7 +169,9 @@ impl Uffd {
 
     /// The UFFDIO_API handshake with these features.
     pub fn handshake(&self, features: u64) -> io::Result<()> {
-        self.request(UFFDIO_API, &mut Api { api: UFFD_API, features, ioctls: 0 })
+        self.request(UFFDIO_API, &mut Api { api: UFFD_API, features, ioctls: 0 })?;
+        self.tells_accesses.store(features & ACCESSES == ACCESSES, Relaxed);
+        Ok(())
     }
 
     /// Registers a range for missing pages. Idempotent.
@@ -171,11 +179,25 @@ impl Uffd {
         self.register_for(start, len, REGISTER_MODE_MISSING)
     }
 
-    /// Registers memory of the program; where the stub takes pages of read-only mappings, for write
-    /// protection as well.
+    /// Registers memory of the program: also for accesses if it has [`ACCESSES`], else, where the
+    /// stub takes pages of read-only mappings, for write protection.
     pub fn register_memory(&self, start: u64, len: u64) -> io::Result<()> {
-        let protects = if maps::can_ask() { REGISTER_MODE_WP } else { 0 };
+        let protects = match self.tells_accesses.load(Relaxed) {
+            true => REGISTER_MODE_RWP,
+            false if maps::can_ask() => REGISTER_MODE_WP,
+            false => 0,
+        };
         self.register_for(start, len, REGISTER_MODE_MISSING | protects)
+    }
+
+    /// Begins to watch for accesses: until one of these pages that are present now is accessed, it
+    /// is not [`maps::Pagemap::accessed`].
+    ///
+    /// # Errors
+    /// `EAGAIN` while an event is unread; when a part was not registered for accesses.
+    pub fn watch_accesses(&self, start: u64, len: u64) -> io::Result<()> {
+        let range = Range { start, len };
+        self.request(UFFDIO_RWPROTECT, &mut ReadWriteProtect { range, mode: RWPROTECT_MODE_RWP })
     }
 
     fn register_for(&self, start: u64, len: u64, mode: u64) -> io::Result<()> {
@@ -289,7 +311,11 @@ impl Uffd {
         for raw in &inbox.raw[..count] {
             // SAFETY: Message is plain integers of the same size.
             let message: Message = unsafe { std::mem::transmute(*raw) };
-            events.extend(decode(&message));
+            let event = decode(&message);
+            if let Some(Event::Fork(child)) = &event {
+                child.tells_accesses.store(self.tells_accesses.load(Relaxed), Relaxed);
+            }
+            events.extend(event);
         }
         Ok(count)
     }

@@ -69,7 +69,7 @@ fn take_in(shared: &Arc<Shared>, proc: &Arc<Proc>, all: bool, wanted: impl Fn(&M
     let mut mappings = {
         let mut maps = identity.maps.lock();
         match maps.read() {
-            Ok(text) => takeable(text),
+            Ok(text) => takeable(text, shared.takes_read_only()),
             Err(_) => return found,
         }
     };
@@ -115,7 +115,7 @@ fn take_in(shared: &Arc<Shared>, proc: &Arc<Proc>, all: bool, wanted: impl Fn(&M
     for &(start, end) in &fresh {
         let _ = identity.pagemap.present(start, end, |s, e, zero| unknown(shared, proc, s, e, zero, &mut pages));
     }
-    let (regions, pages) = confirmed(proc, &identity.maps, fresh, &pages);
+    let (regions, pages) = confirmed(shared, proc, &identity.maps, fresh, &pages);
     // An unmapping that began after the scan has an event pending now: the pages seen may be gone.
     if unread() {
         let mut unconfirmed = proc.unconfirmed.lock();
@@ -144,9 +144,9 @@ fn take_in(shared: &Arc<Shared>, proc: &Arc<Proc>, all: bool, wanted: impl Fn(&M
 }
 
 /// The mappings whose pages can be evicted.
-fn takeable(maps: &str) -> Vec<Mapping> {
+fn takeable(maps: &str, takes_read_only: bool) -> Vec<Mapping> {
     let mut found = evictable(maps, STUB);
-    found.retain(|mapping| !mapping.read_only() || maps::can_ask());
+    found.retain(|mapping| !mapping.read_only() || takes_read_only);
     found
 }
 
@@ -239,6 +239,7 @@ fn opens_unseen(identity: &Identity, mapping: &Mapping) -> bool {
 /// As [`adoption::confirmed`], with the maps as they are now. Without present pages nothing is
 /// asked.
 fn confirmed(
+    shared: &Shared,
     proc: &Proc,
     maps: &Lock<Maps, { rank::MAPS }>,
     fresh: Vec<Range>,
@@ -249,7 +250,7 @@ fn confirmed(
     }
     let mut maps = maps.lock();
     let Ok(text) = maps.read() else { return Default::default() };
-    let mappings = takeable(text).into_iter().map(|mapping| (mapping.start, mapping.end));
+    let mappings = takeable(text, shared.takes_read_only()).into_iter().map(|mapping| (mapping.start, mapping.end));
     adoption::confirmed(mappings, &fresh, pages, |at| proc.uffd.is_registered(at) == Some(true))
 }
 

@@ -15,7 +15,7 @@ use crate::room;
 use crate::state::Shared;
 use memfit_core::PageRange;
 use memfit_os::event::EventFd;
-use memfit_os::maps::{self, Maps, Pagemap};
+use memfit_os::maps::{Maps, Pagemap};
 use memfit_os::memory::Segment;
 use memfit_os::process;
 use memfit_os::procfs;
@@ -63,7 +63,7 @@ pub fn attach(desk: &Desk, client: &Arc<Client>) -> std::io::Result<()> {
     if let Ok(pagemap) = Pagemap::open(client.pid).and_then(|pagemap| pagemap.as_fd().try_clone_to_owned()) {
         send_command(&client.socket, &Command { kind: PAGEMAP, ..Command::default() }, Some(&pagemap));
     }
-    if maps::can_ask() {
+    if desk.shared.takes_read_only() {
         let maps = File::open(format!("/proc/{}/maps", client.pid)).map(OwnedFd::from);
         if let Ok(maps) = maps {
             send_command(&client.socket, &Command { kind: MAPS, ..Command::default() }, Some(&maps));
@@ -141,8 +141,9 @@ fn manage(desk: &Arc<Desk>, client: &Arc<Client>, message: &FromStub, fd: Option
         }
         None => {
             let uffd = Uffd::from_fd(fd.ok_or_else(|| std::io::Error::other("the stub sent no descriptor"))?);
-            let features = uffd::REQUIRED | if desk.fork_events { uffd::EVENT_FORK } else { 0 };
-            uffd.handshake(features)?;
+            let forks = if desk.fork_events { uffd::EVENT_FORK } else { 0 };
+            let accesses = if shared.uses_accessed_bits() { uffd::ACCESSES } else { 0 };
+            uffd.handshake(uffd::REQUIRED | forks | accesses)?;
             register_own(&uffd, message)?;
             let kick = Arc::new(EventFd::new()?);
             // Nothing fails from here on that would leave the number taken.

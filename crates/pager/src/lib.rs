@@ -32,6 +32,7 @@ mod monitor;
 mod mutant;
 pub mod netns_fallback;
 mod newcomers;
+mod observe;
 mod oom;
 mod outbox;
 mod own_uffd;
@@ -60,6 +61,7 @@ use contents::Contents;
 use memfit_core::scheme::{AdmissionKind, SwapFormat};
 use memfit_os::probe;
 use memfit_os::standby::Standby;
+use memfit_os::uffd;
 use regions::Regions;
 use sampling::Sampling;
 use state::Shared;
@@ -98,8 +100,13 @@ pub fn serve(config: Config) -> ! {
     std::process::exit(0);
 }
 
-fn start(config: Config) -> Result<Arc<control::Desk>, (String, i32)> {
-    let fork_events = probe::can_enable(memfit_os::uffd::EVENT_FORK);
+fn start(mut config: Config) -> Result<Arc<control::Desk>, (String, i32)> {
+    let fork_events = probe::can_enable(uffd::EVENT_FORK);
+    // Also in a recording: its replay has to decide the same.
+    let lacks_bits = config.scheme.reclaim.accessed_bits != 0 && !probe::can_enable(uffd::ACCESSES);
+    if lacks_bits {
+        config.scheme.reclaim.accessed_bits = 0;
+    }
     let swap = open_swap(&config, config.scheme.swap_format.kind)?;
     if swap.is_none() && config.scheme.admission.kind == AdmissionKind::None {
         let name = &config.scheme.name;
@@ -108,6 +115,12 @@ fn start(config: Config) -> Result<Arc<control::Desk>, (String, i32)> {
     let mut shared = Shared::new(config.scheme.clone(), config.budget_bytes, swap).map_err(|error| {
         (format!("cannot reserve memory for a budget of {} bytes: {error}", config.budget_bytes), 1)
     })?;
+    if lacks_bits {
+        shared.warn(
+            "reclaim.accessed_bits: no such bits from this kernel (Linux 7.3 and later have them): page faults decide"
+                .into(),
+        );
+    }
     shared.protect.clone_from(&config.protect);
     if config.lock_pool {
         shared.memory.lock().map_err(|error| {

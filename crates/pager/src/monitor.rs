@@ -8,6 +8,7 @@ use crate::clients::{Client, DORMANT, IDLE, MANAGED, REFUSED};
 use crate::control::Desk;
 use crate::detach::{self, Why};
 use crate::idle::{self, Turns};
+use crate::observe::Looks;
 use crate::pressure::Pressure;
 use crate::proc::{send_command, Proc};
 use crate::state::Shared;
@@ -129,6 +130,7 @@ struct Monitor {
     contended_until: Instant,
     uses: UseSampler,
     pressure: Pressure,
+    looks: Looks,
 }
 
 /// A process of the tree whose stub has not said hello, or that has none.
@@ -183,6 +185,7 @@ pub fn run(desk: Arc<Desk>) {
         contended_until: now,
         uses: UseSampler::new(desk.config.automatic),
         pressure: Pressure::default(),
+        looks: Looks::default(),
         desk,
         since: now,
         own,
@@ -204,6 +207,7 @@ pub fn run(desk: Arc<Desk>) {
     while !monitor.desk.shared.ending.load(Relaxed) {
         let start = Instant::now();
         let sleep = monitor.sample();
+        monitor.looks.sample(&monitor.desk.shared);
         let end = Instant::now();
         std::thread::sleep(sleep);
         let shared = &monitor.desk.shared;

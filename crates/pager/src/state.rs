@@ -26,6 +26,7 @@ use memfit_core::budget::Sizes;
 use memfit_core::pool::Move;
 use memfit_core::scheme::{Classes, Scheme};
 use memfit_core::{AreaId, Compress, Core, Effects, Page, PageRange, ProcId, Tunables};
+use memfit_os::maps;
 use memfit_os::memory::{Frames, Segment};
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
@@ -274,6 +275,17 @@ impl Shared {
     /// pager ends.
     pub fn must_wait(&self, pages: u64) -> bool {
         self.budget.is_short(pages) && !self.ending.load(Relaxed)
+    }
+
+    /// Whether the kernel's accessed bits say which pages are hot.
+    pub fn uses_accessed_bits(&self) -> bool {
+        self.scheme.reclaim.accessed_bits != 0
+    }
+
+    /// Whether read-only memory can be evicted. The kernel does not protect a range both from all
+    /// access and from writes alone.
+    pub fn takes_read_only(&self) -> bool {
+        maps::can_ask() && !self.uses_accessed_bits()
     }
 
     /// As [`Outbox::warn`].

@@ -2,7 +2,9 @@
 
 use memfit_core::pool::{Leaving, PoolEntry, POOLS};
 use memfit_core::replacement::ReplacementEntry;
-use memfit_core::scheme::{AdmissionKind, PoolScheme, RoutingKind, Scheme, Sizing, SizingKind, SwapFormat};
+use memfit_core::scheme::{
+    AdmissionKind, Classes, PoolScheme, ReclaimKind, RoutingKind, Scheme, Sizing, SizingKind, SwapFormat,
+};
 
 /// A combination of values that cannot work.
 pub(super) struct Rule {
@@ -47,6 +49,24 @@ pub(super) static RULES: &[Rule] = &[
                     "`sizing.resident_floor_percent` = {floor}, `sizing.high_percent` = {high} and \
                      `reclaim.staging_percent` = {staging} leave less than 10 percent of the budget for the pool"
                 )
+            })
+        },
+    },
+    Rule {
+        keys: &["reclaim.accessed_bits", "reclaim", "reclaim.kind"],
+        broken: |scheme| {
+            let is_fifo = scheme.reclaim.kind == ReclaimKind::Fifo;
+            (is_fifo && scheme.reclaim.accessed_bits != 0)
+                .then(|| "`reclaim.accessed_bits` = 1 needs `reclaim` = bimodal or dueling, not fifo".into())
+        },
+    },
+    Rule {
+        keys: &["reclaim.accessed_bits", "classes"],
+        broken: |scheme| {
+            let files = scheme.classes != Classes::Anonymous;
+            (files && scheme.reclaim.accessed_bits != 0).then(|| {
+                "`reclaim.accessed_bits` = 1 needs `classes` = anonymous: pages of files are read-only memory, which it keeps"
+                    .into()
             })
         },
     },

@@ -251,6 +251,8 @@ fn impossible_combinations() {
     for (overrides, message) in [
         (&["pool=z3fold", "replacement=round-robin"][..], "--set replacement=round-robin: `replacement` = round-robin needs one of the pools zsmalloc, not z3fold"),
         (&["replacement=none", "pool=buffers"], "--set pool=buffers: `pool` = buffers and `swap_format` = compressed-batches need each other: what is written is whole buffers"),
+        (&["reclaim.accessed_bits=1", "reclaim=fifo"], "--set reclaim=fifo: `reclaim.accessed_bits` = 1 needs `reclaim` = bimodal or dueling, not fifo"),
+        (&["reclaim.accessed_bits=1", "classes=file-dropped"], "--set classes=file-dropped: `reclaim.accessed_bits` = 1 needs `classes` = anonymous: pages of files are read-only memory, which it keeps"),
         (&["sizing=zones"], "--set sizing=zones: `sizing` = zones needs `pool` = zones, not zsmalloc"),
         (&["pool.block_bytes=100"], "--set pool.block_bytes=100: `pool.block_bytes` = 100 must be a power of two"),
         (&["pool.zone_kib=1001"], "--set pool.zone_kib=1001: `pool.zone_kib` = 1001 must be a multiple of 4"),

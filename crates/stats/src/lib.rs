@@ -208,6 +208,7 @@ schema! {
         stored_raw: u64 = "pages stored raw in the pool",
         parked_runs: u64 = "runs of 16 pages that the kernel refused to move and that were left alone for a while",
         spared: u64 = "hot pages that stayed when their run was the oldest",
+        accessed: u64 = "pages that the kernel's accessed bits showed as used, in all looks together",
         rejected: Rejected<u64>,
     }
 

@@ -28,7 +28,8 @@ const DROP_CAPABILITY: usize = 24;
 const SECURE_BITS: usize = 28;
 /// PR_SET_SECCOMP: `SECCOMP_MODE_FILTER`.
 const BY_PRCTL: usize = 2;
-/// SECCOMP_SET_MODE_FILTER of seccomp; its flags for all threads, and for a descriptor as the result.
+/// SECCOMP_SET_MODE_FILTER of seccomp; its flags for all threads, and for a result that is a
+/// descriptor.
 const SET_FILTER: usize = 1;
 const ALL_THREADS: usize = 1;
 const NEW_LISTENER: usize = 8;

@@ -9,6 +9,9 @@ pub const PAGE_IS_SWAPPED: u64 = 1 << 4;
 pub const PAGE_IS_PFNZERO: u64 = 1 << 5;
 /// Linux 6.15.
 pub const PAGE_IS_GUARD: u64 = 1 << 8;
+/// Linux 7.3: registered with [`REGISTER_MODE_RWP`](crate::uffd::REGISTER_MODE_RWP), and not
+/// protected now.
+pub const PAGE_IS_ACCESSED: u64 = 1 << 9;
 
 /// `struct page_region`.
 #[repr(C)]

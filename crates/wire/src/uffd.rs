@@ -66,6 +66,13 @@ pub struct WriteProtect {
     pub mode: u64,
 }
 
+/// `struct uffdio_rwprotect` (Linux 7.3).
+#[repr(C)]
+pub struct ReadWriteProtect {
+    pub range: Range,
+    pub mode: u64,
+}
+
 /// `struct uffdio_continue`.
 #[repr(C)]
 pub struct Continue {
@@ -77,10 +84,14 @@ pub struct Continue {
 
 pub const REGISTER_MODE_MISSING: u64 = 1;
 pub const REGISTER_MODE_WP: u64 = 2;
+/// Linux 7.3; not together with [`REGISTER_MODE_WP`].
+pub const REGISTER_MODE_RWP: u64 = 8;
 /// [`Move::mode`], [`Copy::mode`], [`ZeroPage::mode`]: no thread is woken.
 pub const MODE_DONTWAKE: u64 = 1;
 /// [`WriteProtect::mode`]: protect; 0 unprotects.
 pub const WRITEPROTECT_MODE_WP: u64 = 1;
+/// [`ReadWriteProtect::mode`]: protect; 0 unprotects.
+pub const RWPROTECT_MODE_RWP: u64 = 1;
 
 const READ: u64 = 2;
 const READ_WRITE: u64 = 3;
@@ -99,6 +110,7 @@ pub const UFFDIO_ZEROPAGE: u64 = request::<ZeroPage>(READ_WRITE, 0x04);
 pub const UFFDIO_MOVE: u64 = request::<Move>(READ_WRITE, 0x05);
 pub const UFFDIO_WRITEPROTECT: u64 = request::<WriteProtect>(READ_WRITE, 0x06);
 pub const UFFDIO_CONTINUE: u64 = request::<Continue>(READ_WRITE, 0x07);
+pub const UFFDIO_RWPROTECT: u64 = request::<ReadWriteProtect>(READ_WRITE, 0x09);
 /// Of /dev/userfaultfd: a new userfaultfd, with its flags as the argument.
 pub const USERFAULTFD_IOC_NEW: u64 = 0xaa << 8;
 
@@ -113,5 +125,6 @@ const _: () = assert!(
         && UFFDIO_MOVE == 0xc028_aa05
         && UFFDIO_WRITEPROTECT == 0xc018_aa06
         && UFFDIO_CONTINUE == 0xc020_aa07
+        && UFFDIO_RWPROTECT == 0xc018_aa09
         && USERFAULTFD_IOC_NEW == 0xaa00
 );

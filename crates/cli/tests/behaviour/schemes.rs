@@ -1,9 +1,11 @@
 //! Every preset under a real program: right output, and for each preset what distinguishes it.
 
 use crate::support::contents::assert_contents_eq;
+use crate::support::known::program;
 use crate::support::recording::recorded;
 use crate::support::stats::Stats;
-use crate::support::Bench;
+use crate::support::{skip, Bench};
+use memfit_os::{probe, uffd};
 use memfit_scheme::PRESETS;
 
 const BUDGET: u64 = 20 << 20;
@@ -75,6 +77,30 @@ fn pages_of_files_are_in_the_budget() {
     let (ran, stats) = bench.managed("./mapped file 32 8 1", 20 << 20);
     assert_contents_eq!((ran.code, &*ran.out), (Some(0), &b"right\n"[..]), "{}", ran.err);
     assert_eq!((stats.number("/faults/file"), stats.number("/files/reads")), (0, 0));
+}
+
+/// Where the kernel tells which pages are accessed, those that are used most stay. Elsewhere the
+/// user is told, and page faults decide. A recording decides the same again.
+#[test]
+fn accessed_bits() {
+    let Some(bench) = program("accessed", include_str!("../workloads/skewed.c")) else { return };
+    let line = "./program 60 150000";
+    let [without, with] = ["0", "1"].map(|bits| {
+        let key = format!("reclaim.accessed_bits={bits}");
+        let (ran, stats, _) = recorded(&bench, &["--set", &key], line, 40 << 20);
+        assert_contents_eq!((ran.code, &*ran.out), (Some(0), &b"wrong: 0\n"[..]), "{key}: {}", ran.err);
+        (ran.err, stats)
+    });
+    let back = |stats: &Stats| stats.number("/faults/pool") + stats.number("/faults/swap");
+    assert_eq!((&*without.0, without.1.number("/evictions/accessed")), ("", 0));
+    if !probe::can_enable(uffd::ACCESSES) {
+        assert!(with.0.starts_with("memfit: reclaim.accessed_bits: no such bits from this kernel"), "{}", with.0);
+        return skip("accessed", "no accessed bits before Linux 7.3");
+    }
+    assert_eq!(with.0, "");
+    let (before, after) = (back(&without.1), back(&with.1));
+    let accessed = with.1.number("/evictions/accessed");
+    assert!(accessed > 1000 && after * 10 < before * 9, "{before} pages came back, {after} with the bits; {accessed}");
 }
 
 /// What docs/limits.md says of mappings whose pages memfit fills.
