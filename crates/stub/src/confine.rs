@@ -81,10 +81,11 @@ pub fn is_confined() -> bool {
 pub fn begin() -> Change {
     let change = Change::begin(&GIVING_UP);
     let mask = fork::set_mask(u64::MAX);
-    if agent::has_said_hello() && !CONFINED.load(Acquire) {
-        tell(0);
-        if FAILED.load(Acquire) {
+    // The answer to another thread's request may have come first.
+    while agent::has_said_hello() && !CONFINED.load(Acquire) {
+        if !tell(0) || FAILED.load(Acquire) {
             agent::detach(FILTERED);
+            break;
         }
     }
     fork::set_mask(mask);
@@ -102,28 +103,32 @@ pub fn without_new_privileges() -> Change {
     change
 }
 
-/// Asks the stub thread by way of the pager, because only the pager can reach it.
-fn tell(flags: u32) {
+/// Asks the stub thread by way of the pager, because only the pager can reach it. True when it has
+/// answered a request, or has ended.
+fn tell(flags: u32) -> bool {
     let before = ANSWERED.load(Acquire);
     for _ in 0..TRIES {
         if socket::ask(CONFINE, flags) == STAY {
             while ANSWERED.load(Acquire) == before && agent::is_there() {
                 sys::futex_wait(&ANSWERED, before, 100);
             }
-            return;
+            return true;
         }
         if !agent::is_there() {
-            return;
+            return true;
         }
         // SAFETY: lets others run.
         unsafe { syscall!(sys::SCHED_YIELD) };
     }
-    FAILED.store(true, Release);
+    false
 }
 
 /// In the stub thread: carries out the request.
 pub fn obey(flags: u32) {
-    FAILED.store(!confine(flags), Release);
+    let confined = confine(flags);
+    if flags & NO_NEW_PRIVILEGES == 0 {
+        FAILED.store(!confined, Release);
+    }
     ANSWERED.fetch_add(1, Release);
     sys::futex_wake(&ANSWERED);
 }
