@@ -73,8 +73,6 @@ struct World {
     record: Arc<Mutex<Record>>,
     scheme: Arc<Scheme>,
     random: Random,
-    /// Accessed bits are looked at.
-    observes: bool,
     memory: Vec<u8>,
     in_use: Vec<bool>,
     staging: HashMap<(u32, u32), Content>,
@@ -169,7 +167,6 @@ impl World {
             record,
             scheme,
             random: Random(seed),
-            observes,
             memory: vec![0xee; area_frames as usize * 4096],
             in_use: vec![false; area_frames as usize],
             staging: HashMap::new(),
@@ -374,7 +371,7 @@ impl World {
                 assert!(victim.is_none_or(|victim| self.core.is_background(victim.proc)));
                 assert!(!protected || victim.is_none_or(|victim| victim.proc != id));
             }
-            5 if self.observes => {
+            5 if self.core.observes() => {
                 let (first, pages) = (self.random.below(16) as u64, self.random.below(64) as u64);
                 let range = PageRange { first: Page(first), pages: 1 + pages };
                 let used: Vec<Page> =

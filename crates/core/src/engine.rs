@@ -164,7 +164,7 @@ impl Core {
         let pool_control = PoolControl::new(&tunables, mode);
         pool.set_limit(pool_control.limit_frames());
         Core {
-            table: Table::new(&tunables.scheme.reclaim),
+            table: Table::new(tunables.scheme.reclaim.kind),
             objects: Objects::new(queue, copies, raw_queue),
             staging: Staging::new(tunables.staging_slots),
             pool,

@@ -267,7 +267,7 @@ impl Core {
             match self.takeable(head).count_ones() {
                 0 => self.table.requeue(head),
                 pages => {
-                    self.table.keep(head);
+                    self.table.keep(head, !self.observes());
                     self.counters.spared += u64::from(pages);
                 }
             }
@@ -285,7 +285,7 @@ impl Core {
     /// where accessed bits tell what is hot.
     pub(crate) fn hot_chances(&self) -> u32 {
         let reclaim = &self.tunables.scheme.reclaim;
-        if reclaim.kind == ReclaimKind::Fifo || reclaim.accessed_bits != 0 {
+        if reclaim.kind == ReclaimKind::Fifo || self.observes() {
             0
         } else {
             reclaim.hot_chances

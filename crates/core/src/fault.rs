@@ -331,7 +331,9 @@ impl Core {
             }
             (Entry::Filling(before), Filled::Retry) => self.table.set(proc, page, before.entry()),
             (Entry::Filling(_), Filled::Done | Filled::Read) => {
-                self.table.come(proc, page);
+                if self.observes() {
+                    self.table.come(proc, page);
+                }
                 self.table.set(proc, page, self.table.entry_when_filled(proc, page))
             }
             // The page was present: its contents can be older than a pending zap. memfit did not

@@ -28,7 +28,7 @@ const PASSED_MAX: u32 = 3;
 pub(crate) const CHANCES_MAX: u32 = (1 << PASSED_MAX) - 1;
 
 /// Mask of the chances of a page.
-const CHANCES: u32 = 15;
+const CHANCES: u64 = 15;
 /// Most chances of a page whose accessed bit is looked at. With more, pages that were used often
 /// once stay for too long.
 const OBSERVED_MAX: u32 = 3;
@@ -115,14 +115,13 @@ impl Heat {
         self.asked &= !page;
     }
 
-    /// A look has shown which of these pages were accessed. The bit of a page that came back tells
-    /// nothing before the next look.
-    /// Returns those that were used.
+    /// A look has shown which of these pages were accessed; returns those that were used. The bit
+    /// of a page that came back unasked tells nothing before the next look.
     pub fn observe(&mut self, pages: u16, accessed: u16) -> u16 {
         let used = pages & accessed & !self.brought;
         self.brought &= !pages;
         for index in indices(pages) {
-            let before = (self.chances >> (4 * index)) as u32 & CHANCES;
+            let before = self.chances_of(index);
             let after = if used >> index & 1 == 1 { (before + 1).min(OBSERVED_MAX) } else { before.saturating_sub(1) };
             self.set_chances(index, after);
         }
@@ -149,7 +148,7 @@ impl Heat {
         if self.chances == 0 {
             return 0;
         }
-        let hot = (0..RUN_PAGES as usize).filter(|index| self.chances >> (4 * index) & u64::from(CHANCES) != 0);
+        let hot = (0..RUN_PAGES as usize).filter(|&index| self.chances_of(index) != 0);
         hot.fold(0, |mask, index| mask | 1 << index)
     }
 
@@ -166,8 +165,12 @@ impl Heat {
         now.wrapping_sub(self.left) <= QUICK
     }
 
+    fn chances_of(&self, index: usize) -> u32 {
+        (self.chances >> (4 * index) & CHANCES) as u32
+    }
+
     fn set_chances(&mut self, index: usize, chances: u32) {
-        self.chances = self.chances & !(u64::from(CHANCES) << (4 * index)) | u64::from(chances) << (4 * index);
+        self.chances = self.chances & !(CHANCES << (4 * index)) | u64::from(chances) << (4 * index);
     }
 }
 

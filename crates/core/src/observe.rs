@@ -15,6 +15,11 @@ use crate::ids::{Page, PageRange, ProcId, RUN_PAGES};
 const LOOKS: u64 = 4;
 
 impl Core {
+    /// Whether accessed bits say which pages are hot.
+    pub(crate) fn observes(&self) -> bool {
+        self.tunables.scheme.reclaim.accessed_bits != 0
+    }
+
     /// Whether it is time for a look, if the last one began when [`crate::Counters::evicted`] was
     /// `then`. Pages of other processes count: those of a process that does nothing grow cold, too.
     pub fn is_look_due(&self, then: u64) -> bool {

@@ -11,7 +11,7 @@ use crate::heat::{Heat, Periods};
 use crate::ids::{AreaId, Page, PageRange, ProcId, NIL, RUN_PAGES};
 use crate::list::{Linked, Links, List};
 use crate::per_process::ProcessReclaim;
-use crate::scheme::Reclaim;
+use crate::scheme::ReclaimKind;
 use crate::zap_pending::ZapPending;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -147,8 +147,6 @@ pub(crate) struct Table {
     pub groups: [Group; QUEUES],
     pub duel: Duel,
     periods: Periods,
-    /// Accessed bits say which pages are hot.
-    observes: bool,
     clock: u64,
     pub decided: Decided,
 }
@@ -165,16 +163,15 @@ impl Linked for RunArena<'_> {
 }
 
 impl Table {
-    pub fn new(reclaim: &Reclaim) -> Table {
+    pub fn new(kind: ReclaimKind) -> Table {
         Table {
             runs: Vec::new(),
             free: Vec::new(),
             procs: Vec::new(),
             present_total: 0,
             groups: [Group::default(); QUEUES],
-            duel: Duel::of_resident(reclaim.kind),
+            duel: Duel::of_resident(kind),
             periods: Periods::default(),
-            observes: reclaim.accessed_bits != 0,
             clock: FIRST_STAMP,
             decided: Decided::default(),
         }
@@ -452,10 +449,11 @@ impl Table {
         self.enqueue(run, self.runs[run as usize].probation);
     }
 
-    /// The same for a run whose hot pages stay: it is on probation no more.
-    pub fn keep(&mut self, run: u32) {
-        let now = self.periods.now();
-        if !self.observes {
+    /// The same for a run whose hot pages stay: it is on probation no more. `costs`: that takes a
+    /// chance from each of them.
+    pub fn keep(&mut self, run: u32, costs: bool) {
+        if costs {
+            let now = self.periods.now();
             self.runs[run as usize].heat.stay(now);
         }
         self.enqueue(run, false);
@@ -736,12 +734,11 @@ impl Table {
 mod tests {
     use super::*;
     use crate::ids::ObjectId;
-    use crate::scheme::{ReclaimKind, Scheme};
 
     #[test]
     #[should_panic(expected = "cannot become Out(ObjectId(7)): it is Resident")]
     fn a_page_leaves_only_in_a_batch() {
-        let mut table = Table::new(&Reclaim { kind: ReclaimKind::Fifo, ..Scheme::default().reclaim });
+        let mut table = Table::new(ReclaimKind::Fifo);
         let proc = table.add_proc(AreaId(0));
         table.set(proc, Page(5), Entry::Resident);
         table.set(proc, Page(5), Entry::Out(ObjectId(7)));

@@ -99,7 +99,8 @@ impl Look {
 
     /// Looks at a part. One that changes now is left out.
     fn look(&mut self, shared: &Shared, proc: &Proc, start: u64, end: u64) {
-        let (Some(identity), mut used) = (proc.identity.get(), Vec::new()) else { return };
+        let Some(identity) = proc.identity.get() else { return };
+        let mut used = Vec::new();
         let note = |from: u64, to: u64| used.extend((Page::of(from).0..Page::of(to).0).map(Page));
         if identity.pagemap.accessed(start, end, note).is_err() || proc.uffd.watch_accesses(start, end - start).is_err()
         {
@@ -108,10 +109,8 @@ impl Look {
         self.now.add(start, end);
         let Some(mut state) = shared.lock_for(proc) else { return };
         for (start, end) in self.before.within(start, end) {
-            let of_range = |page: &Page| (start..end).contains(&page.address());
-            let from = used.partition_point(|page| page.address() < start);
-            let count = used[from..].iter().take_while(|page| of_range(page)).count();
-            state.core.observed(proc.id, PageRange::from_addresses(start, end), &used[from..from + count]);
+            let [from, to] = [start, end].map(|at| used.partition_point(|page| page.address() < at));
+            state.core.observed(proc.id, PageRange::from_addresses(start, end), &used[from..to]);
         }
     }
 }

@@ -73,15 +73,16 @@ struct Moves {
     done: usize,
     /// Bit masks of the pages that moved, by window.
     moved: [u64; WINDOWS.len()],
-    /// The first errno, or 0.
+    /// See [`Moves::fail`]; 0: none.
     error: i32,
     /// Bit mask of the windows that were unlocked for this range.
     unlocked: u32,
 }
 
 impl Moves {
+    /// The first error counts, or that a call is under way: the pager must know that.
     fn fail(&mut self, errno: i32) {
-        if self.error == 0 {
+        if self.error == 0 || errno == IN_CALL {
             self.error = errno;
         }
     }
@@ -395,10 +396,6 @@ impl Taker {
             Opening::No(address) => return ReadOnly::No((address - moves.address) / PAGE_BYTES),
             Opening::Failed(errno) => {
                 moves.fail(errno);
-                if errno == IN_CALL {
-                    // Of all errors this is the one that matters.
-                    moves.error = errno;
-                }
                 moves.done = end;
                 return if matches!(errno, sys::EAGAIN | IN_CALL) { ReadOnly::Stop } else { ReadOnly::Done };
             }

@@ -299,8 +299,8 @@ pub struct Range {
     pub slot: AtomicU32,
     /// Answer: bit i is set if page i is in its slot now.
     pub moved: AtomicU64,
-    /// 0: not tried yet; 1: every page moved; 1 + errno: the first error of the kernel,
-    /// [`NOT_OPENED`], [`DESCRIPTOR`] or [`IN_CALL`].
+    /// 0: not tried yet; 1: every page moved; 1 + errno: [`IN_CALL`], or the first error
+    /// of the kernel, [`NOT_OPENED`] or [`DESCRIPTOR`].
     pub status: AtomicU32,
     /// [`POPULATE`], [`DONTFORK`], [`DOFORK`] or 0.
     pub flags: AtomicU32,
