@@ -577,8 +577,11 @@ class Programs(WithContext):
     def test_applications_are_triggered_and_a_wrong_file_page_is_noticed(self):
         from papers.apps import spec
 
-        path = spec(self.ctx, "two", [("one", 400, "phone", 200, 200, 0, 400), ("two", 300, "idle", 100, 300, 1000, 500)])
+        rows = [("one", 400, "phone", 200, 200, 0, 400, 0), ("two", 300, "idle", 100, 300, 1000, 500, 300)]
+        path = spec(self.ctx, "two", [*rows, ("services", 200, "idle", 400, 400, 0, 100, 2000)])
         command = self.ctx.program("apps", 4, "shuffle", path)
+        ends = self.run_cell((*command, "ends"))
+        self.assertEqual((ends["status"], len(ends["entries"]), len(ends["samples"])), ("ok", 8, 4), ends["stderr"])
         r = self.run_cell(command)
         self.assertEqual((r["status"], len(r["entries"]), len(r["samples"])), ("ok", 8, 4), r["stderr"])
         self.assertEqual(
@@ -587,6 +590,9 @@ class Programs(WithContext):
         with open(f"{self.ctx.work}/two/two.media", "r+b") as f:
             f.write(bytes(300 << 10))
         self.assertEqual(self.run_cell(command)["status"], "wrong")
+        with open(path, "a") as f:
+            f.write("three 4 idle 0\n")
+        self.assertIn("application 4 is not complete", self.run_cell(command)["stderr"])
 
     def test_a_run_gets_what_it_may_of_the_machine(self):
         said = self.ctx.become(engine.Machine(cpus=1))

@@ -428,7 +428,7 @@ impl World {
         let len = len_of(content);
         let clean = self.clean_slot(item.object, content);
         let origin = if self.random.one_in(2) { Origin::Direct } else { Origin::Background };
-        let estimate = self.core.wants_estimate().then(|| (len * 16).min(65536));
+        let estimate = self.core.wants_estimate(item.object).then(|| (len * 16).min(65536));
         let offers = self.core.wants_offer() && clean.is_none();
         let offered = if offers { self.core.offer(item.object, origin, estimate) } else { None };
         self.apply_effects();

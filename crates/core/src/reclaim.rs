@@ -102,15 +102,20 @@ impl Core {
     /// Whether the scheme can make [`Core::offer`] decide anything.
     pub fn wants_offer(&self) -> bool {
         let scheme = &self.tunables.scheme;
-        self.wants_estimate()
+        self.pool_control.selective.is_some()
             || scheme.admission.kind == AdmissionKind::None
             || scheme.routing.kind == RoutingKind::ByOrigin
             || scheme.classes == Classes::FileDropped
     }
 
-    /// Whether [`Core::offer`] needs an estimate of a page's compressed size.
-    pub fn wants_estimate(&self) -> bool {
-        self.pool_control.selective.is_some()
+    /// Whether [`Core::offer`] needs an estimate of this page's compressed size.
+    pub fn wants_estimate(&self, id: ObjectId) -> bool {
+        self.pool_control.selective.is_some() && !self.is_not_pooled(id)
+    }
+
+    /// Whether the page is of a file, and the scheme drops such pages.
+    fn is_not_pooled(&self, id: ObjectId) -> bool {
+        self.objects.is_file(id) && self.tunables.scheme.classes != Classes::FilePooled
     }
 
     /// Longest useful result of a codec, bytes.
@@ -137,14 +142,14 @@ impl Core {
         let (admission, routing) = (scheme.admission.kind, scheme.routing.kind);
         let file = self.objects.is_file(id);
         let in_advance = routing == RoutingKind::ByOrigin && origin == Origin::Background && !file;
+        let not_pooled = self.is_not_pooled(id);
         let by_entropy = match (&self.pool_control.selective, estimate) {
-            (Some(selective), Some(estimate)) => {
+            (Some(selective), Some(estimate)) if !not_pooled => {
                 let total = u64::from(self.pool_control.limit_frames()) * PAGE_BYTES;
                 !selective.admits(estimate, file, self.pool.usage().used_bytes, total)
             }
             _ => false,
         };
-        let not_pooled = file && scheme.classes != Classes::FilePooled;
         if !in_advance && !by_entropy && !not_pooled && admission != AdmissionKind::None {
             return None;
         }

@@ -93,7 +93,7 @@ impl Compressor {
     fn compress_one(&mut self, shared: &Shared, item: Compress, origin: Origin) -> Placed {
         let mut state = shared.lock();
         let (goes_on, slot) = (state.core.goes_on(item.object), state.core.kept_slot(item.object));
-        let (wants_estimate, offers) = (state.core.wants_estimate(), state.core.wants_offer());
+        let (wants_estimate, offers) = (state.core.wants_estimate(item.object), state.core.wants_offer());
         let len_max = state.core.len_max() as usize;
         // An area is closed only when no page is staged in it.
         let segment = Arc::clone(state.segments.get(&item.slot.area).expect("the area of a staged page is open"));

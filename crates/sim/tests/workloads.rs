@@ -141,7 +141,7 @@ const SIZES: &[(&str, u64, f64, u64, u64)] = &[
     ("ns2", 1, 91.0, 23360, 118_277),
     ("qsim", 1, 166.0, 42598, 475_880),
     ("hybrid18", 16, 75.0, 19200, 162_672),
-    ("ezswap", 14, 14.0 * 22.34, 80080, 1_843_112),
+    ("ezswap", 71, 14.0 * 15.0 + 24.75, 60130, 2_370_211),
     ("zsmalloc-sr", 2, 375.0 + 162.5, 137_600, 192_172),
 ];
 
@@ -172,8 +172,9 @@ fn other_parameters_are_as_well_behaved() {
         ("xanim:scale=2", 55.0),
         ("hybrid18:apps=60,turns=11", 285.5),
         ("hybrid18:ends=once,turns=10", 6.0 + 8.0),
-        ("ezswap:apps=8,ends=repetition,repetitions=4", 8.0 * 22.34),
-        ("ezswap:apps=16,ends=once,repetitions=4", 16.0 * 20.0 + 2.34),
+        ("ezswap:apps=8,ends=stay", 8.0 * 15.0 + 24.75),
+        ("ezswap:apps=16,ends=once,repetitions=4", 16.0 * 12.4 + 2.45 + 24.75),
+        ("ezswap:services_file=0,services_data=0", 14.0 * 15.0),
         ("launch:order=shuffled,apps=3,ends=repetition,media=8,code=8", 12.2),
         ("zsmalloc-sr:scale=16,variant=word,active=50", 134.4),
         ("hog:programs=1,background=1,hog=1", 2.0 / 256.0),

@@ -6,7 +6,7 @@ import subprocess
 
 def spec(ctx, name, rows):
     """Rows: name, KiB of anonymous data, mix, KiB of code at the start of the file, of the file, permille of random bytes in its
-    media, permille of data and code that a trigger touches."""
+    media, permille of data and code that a trigger touches, random blocks of the code that a use touches for each 1000 that it has."""
     folder = f"{ctx.work}/{name}"
     os.makedirs(folder, exist_ok=True)
     text = "".join(" ".join(map(str, row)) + "\n" for row in rows)
@@ -17,9 +17,9 @@ def spec(ctx, name, rows):
     except OSError:
         same = False
     if not same:
-        for index, (app, _, _, code, kib, permille, _) in enumerate(rows):
+        for index, (app, _, mix, code, kib, permille, *_) in enumerate(rows):
             if kib:
-                subprocess.run(ctx.program("apps", "media", f"{folder}/{app}.media", index, code, kib, permille), check=True)
+                subprocess.run(ctx.program("apps", "media", f"{folder}/{app}.media", index, code, kib, permille, mix), check=True)
         with open(path, "w") as f:
             f.write(text)
     return path

@@ -374,8 +374,9 @@ def summarise(cell, rounds):
     }
     for key, path in COUNTERS.items():
         out[key] = stat(path)
-    for key in ("read_bytes", "write_bytes", "file_read_bytes", "to_swap"):
+    for key in ("read_bytes", "write_bytes", "file_read_bytes", "to_swap", "file_dropped"):
         out[f"sampled_{key}"] = of(lambda r: since_first(r, COUNTERS[key]))
+    out["sampled_turns"] = of(lambda r: max(0, len(r["samples"]) - 1))
     out["sampled_writeback"] = of(written_back)
     read, file_read = out["sampled_read_bytes"], out["sampled_file_read_bytes"]
     out["sampled_read_all_bytes"] = None if read is None else read + (file_read or 0)

@@ -54,7 +54,7 @@ RATED = 9 << 40  # bytes that the paper's storage can take
 
 
 def cells(ctx):
-    path = spec(ctx, "han", [(name, kib, "phone", 512, 512, 0, 400) for name, (kib, _) in APPS.items()])
+    path = spec(ctx, "han", [(name, kib, "phone", 512, 512, 0, 400, 0) for name, (kib, _) in APPS.items()])
     command = ctx.program("apps", 3 if ctx.quick else 8, "shuffle", path)
     told = {"hybrid": ("told",)}
     once = ("hybrid-untold", "memfit")

@@ -226,7 +226,7 @@ fn derive(plan: &Plan, runs: &Runs) -> Numbers {
 
 /// Entry times after the first turn: the application, and ms at the phone's size.
 fn entries(run: &Run, apps: usize, scale: f64) -> Vec<(usize, f64)> {
-    let later = run.launches().filter(|(mark, ..)| *mark as usize / (apps + 1) > 0);
+    let later = run.launches(apps as u32).filter(|(mark, ..)| *mark as usize / (apps + 1) > 0);
     later.map(|(mark, ns, _)| (mark as usize % (apps + 1), ns as f64 * scale / 1e6)).collect()
 }
 

@@ -124,12 +124,13 @@ impl Run {
         self.snaps.iter().map(|snap| snap.frames).max().unwrap_or(0)
     }
 
-    /// For each launch, the mark at its end, its time in ns, and the counts at its end.
-    pub fn launches(&self) -> impl Iterator<Item = (u32, u64, &Snap)> {
+    /// For each launch of so many applications in turns, the mark at its end, its time in ns, and
+    /// the counts at its end. The first launch of a turn begins when the turn before has ended.
+    pub fn launches(&self, apps: u32) -> impl Iterator<Item = (u32, u64, &Snap)> {
         let mut begins = None;
         self.snaps.iter().filter_map(move |snap| match snap.mark {
             NOTED => None,
-            BEGINS => {
+            mark if mark == BEGINS || mark % (apps + 1) == apps => {
                 begins = Some(snap.at);
                 None
             }

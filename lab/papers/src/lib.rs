@@ -4,6 +4,7 @@
 //! [`PAPERS`] lists them. A seed determines all results, which are the same on every machine.
 #![forbid(unsafe_code)]
 
+mod arm;
 mod cervera;
 mod chart;
 mod contents;

@@ -59,6 +59,8 @@ pub struct Bench {
     pub under_way: Option<Vec<WriteBack>>,
     /// Blocks of the written pages or buffers, in order.
     pub written: Vec<u32>,
+    /// How often the scheme wanted to know the entropy of a page.
+    pub estimates: u32,
 }
 
 impl Bench {
@@ -77,7 +79,7 @@ impl Bench {
             blocks: tier,
         });
         let (proc, _) = core.add_process(64);
-        Bench { core, proc, stride: RUN_PAGES, under_way: None, written: Vec::new() }
+        Bench { core, proc, stride: RUN_PAGES, under_way: None, written: Vec::new(), estimates: 0 }
     }
 
     /// A round of reclaim of which nothing is carried out.
@@ -160,7 +162,8 @@ impl Bench {
                 self.core.check();
                 return Went::Kept;
             }
-            let estimate = self.core.wants_estimate().then_some(contents.estimate);
+            let estimate = self.core.wants_estimate(item.object).then_some(contents.estimate);
+            self.estimates += u32::from(estimate.is_some());
             let placed = self.core.offer(item.object, contents.origin, estimate).unwrap_or_else(|| {
                 let coded = match contents.len {
                     4096.. => Coded::Incompressible,

@@ -52,6 +52,8 @@ fn pages_of_files() {
     let mut without = Bench::new("ca+sa", &[], 8, 100);
     assert_eq!(without.store(0, file(1000)), Went::Dropped);
     assert_eq!(without.load(0), Source::File);
+    assert_eq!(without.store(1, anonymous(1000)), Went::Pool);
+    assert_eq!(without.estimates, 1, "what is dropped in any case is not looked at");
     let mut with = Bench::new("apa", &[], 8, 100);
     assert_eq!(with.store(0, file(1000)), Went::Pool);
     assert_eq!(with.store(1, anonymous(1000)), Went::Pool);

@@ -1,10 +1,11 @@
 //! Applications that are launched and used in turn. Each has data of its own and maps a file with
 //! code and media.
 //!
-//! Modelled after lab/bench/papers/programs/apps.c, which does the same in a real process. A launch
+//! Modelled after lab/bench/papers/programs/apps.c, which does the same in real processes. A launch
 //! touches a part of data and code, the same each time. A use touches a tenth of the rest of both,
 //! a different one each turn, then random blocks of the code, and the next quarter of the media in
-//! order.
+//! order. With services of the system, both also touch random blocks of the services' file, and a
+//! launch touches random blocks of their data.
 
 use super::stream::{named, part, process, shuffle, workload, Mix, StreamRegion};
 use super::{choice, count, param, percent, scale, touch_ns, Param, Unit, Values, SEED};
@@ -15,8 +16,6 @@ use std::sync::Arc;
 
 /// Pages that are used together.
 const BLOCK: u64 = 8;
-/// A use touches this many times as many random blocks of the code as the code has.
-const USES: u64 = 8;
 /// A use goes through one of this many parts of the media.
 const PARTS: u64 = 4;
 /// Of the touched pages of data, those with a number divisible by this are written.
@@ -26,7 +25,8 @@ const CACHE: u32 = 0;
 
 const STAY: &str = "stay";
 const ONCE: &str = "once";
-const ENDS: &[&str] = &[STAY, "repetition", ONCE];
+const REPETITION: &str = "repetition";
+const ENDS: &[&str] = &[STAY, REPETITION, ONCE];
 const ENDS_ABOUT: &str =
     "applications end never, after each repetition, or after each use; pages of files stay in the last two cases";
 
@@ -43,8 +43,21 @@ const fn size(name: &'static str, about: &'static str, default: &'static str) ->
     param(name, about, Unit::Pages, default, 8.0, 1_048_576.0)
 }
 
-const ALIKE: &str = "alike";
-const CODE_PAGES: &[&str] = &[ALIKE, "mixed"];
+/// Of the blocks of the services' file that a launch and its use touch, the launch touches one in
+/// this many.
+const LAUNCH_PART: u64 = 5;
+/// Random blocks that a use touches for each block of its code, where no parameter says so.
+const USES: f64 = 8.0;
+
+const fn shares(name: &'static str, about: &'static str, default: &'static str) -> Param {
+    param(name, about, Unit::Real, default, 0.0, 10_000.0)
+}
+
+const fn of_services(name: &'static str, about: &'static str, default: &'static str) -> Param {
+    // At most 4 GiB.
+    param(name, about, Unit::Pages, default, 0.0, 1_048_576.0)
+}
+
 const CODE_CONTENTS: Param = param("code_contents", "what pages of code hold", Unit::Content, "f=0.28", 0.0, 0.0);
 
 pub(super) const LAUNCH: &[Param] = &[
@@ -62,21 +75,23 @@ pub(super) const LAUNCH: &[Param] = &[
     SEED,
 ];
 
+/// docs/workloads.md tells which of the sizes are fitted.
 pub(super) const EZSWAP: &[Param] = &[
     count("apps", "applications: 8, 10, 12, 14, 16 in the paper", "14", 1.0, 16.0),
     count("repetitions", "of all launches; the first is to be left out", "5", 1.0, 1e6),
-    choice("ends", ENDS_ABOUT, ENDS, STAY),
+    choice("ends", ENDS_ABOUT, ENDS, REPETITION),
     scale("20"),
+    size("anon", "data of an application, at the paper's size", "49M"),
+    size("code", "code of an application, at the paper's size", "60M"),
+    size("media", "media of an application, at the paper's size", "200M"),
+    shares("uses", "random blocks of its code that a use touches, for each 100", "20"),
+    of_services("services_file", "file of the services, at the paper's size", "400M"),
+    shares("file_uses", "random blocks of it that a launch and the use after it touch, for each 100", "620"),
+    of_services("services_data", "data of the services, at the paper's size", "95M"),
+    shares("data_uses", "random blocks of it that a launch touches, for each 100", "5"),
     hot("20"),
     dwell_ms("1500"),
-    choice(
-        "code_pages",
-        "all pages of code hold code_contents, or a mix as that of programs and libraries of today",
-        CODE_PAGES,
-        ALIKE,
-    ),
-    CODE_CONTENTS,
-    touch_ns("1000"),
+    touch_ns("10000"),
     SEED,
 ];
 
@@ -113,8 +128,23 @@ struct Setup {
     ends: &'static str,
     /// Share of the blocks that every launch touches, 0 to 1.
     hot: f64,
+    /// Random blocks that a use touches for each block of the code.
+    uses: f64,
+    services: Services,
     dwell_ns: u64,
     seed: u64,
+}
+
+/// The services of the system, which work for all applications.
+#[derive(Default)]
+struct Services {
+    /// Pages of their file and of their data; there may be none.
+    file: u64,
+    data: u64,
+    /// Random blocks of the file that a launch and its use touch.
+    file_blocks: u64,
+    /// Random blocks of the data that a launch touches.
+    data_blocks: u64,
 }
 
 /// The pages of an application.
@@ -136,6 +166,8 @@ impl Setup {
             shuffled: false,
             ends: v.choice("ends"),
             hot: v.real("hot") / 100.0,
+            uses: USES,
+            services: Services::default(),
             dwell_ns: v.count("dwell_ms") * 1_000_000,
             seed: v.count("seed"),
         }
@@ -163,6 +195,29 @@ impl Setup {
             before.next(code)
         };
         Places { anon, code, media: code.next(media) }
+    }
+
+    /// File and data of the services: pages of the process that stands for the kernel's page cache,
+    /// above those of all other files.
+    fn service_places(&self) -> (StreamRegion, StreamRegion) {
+        let files = if self.stay() { &[][..] } else { &self.apps };
+        let before = files.iter().fold(StreamRegion::new(CACHE, 0), |at, app| at.next(app.code).next(app.media));
+        let file = before.next(self.services.file);
+        (file, file.next(self.services.data))
+    }
+
+    /// Maps file and data of the services, and fills the data.
+    fn starts_services(&self) -> Vec<Event> {
+        let (file, data) = self.service_places();
+        let mut out = Vec::new();
+        if file.pages > 0 {
+            out.extend(Mix::new(CODE).maps(file, &mut Rng::new(mix(self.seed + 3))));
+        }
+        if data.pages > 0 {
+            out.extend(self.anon_mix.maps(data, &mut Rng::new(mix(self.seed + 4))));
+        }
+        out.extend(data.fill());
+        out
     }
 
     fn maps_file(&self, app: usize, places: Places) -> Vec<Event> {
@@ -197,27 +252,49 @@ impl Setup {
     }
 }
 
+/// A touch of a page of data.
+fn use_data(data: StreamRegion, page: u64) -> Event {
+    data.touch(page, if page % WRITTEN == 0 { Access::Write } else { Access::Read })
+}
+
 fn touches(setup: Arc<Setup>, app: usize, places: Places, turn: u64) -> impl Iterator<Item = Event> + Send {
     let Places { anon, code, .. } = places;
     let code_setup = setup.clone();
     let data = (0..anon.pages).filter(move |&page| setup.wanted(app, page, turn));
-    let data = data.map(move |page| anon.touch(page, if page % WRITTEN == 0 { Access::Write } else { Access::Read }));
+    let data = data.map(move |page| use_data(anon, page));
     // The code has its own hot blocks.
     let read = (0..code.pages).filter(move |&page| code_setup.wanted(app, page + (1 << 30), turn));
     data.chain(read.map(move |page| code.touch(page, Access::File)))
 }
 
-/// Touches random blocks of the code and meanwhile a part of the media in order; nothing if there
-/// are no media.
-fn wanders(places: Places, turn: u64, mut rng: Rng) -> impl Iterator<Item = Event> + Send {
-    let Places { code, media, .. } = places;
-    let blocks = code.pages / BLOCK;
-    let uses = if media.pages == 0 { 0 } else { blocks * USES };
+/// The pages of `count` random blocks.
+fn random_pages(region: StreamRegion, count: u64, rng: &mut Rng) -> impl Iterator<Item = u64> + Send {
+    let firsts: Vec<u64> = (0..count).map(|_| rng.below(region.pages / BLOCK) * BLOCK).collect();
+    firsts.into_iter().flat_map(|first| first..first + BLOCK)
+}
+
+/// What the services do for a launch.
+fn serves(setup: &Setup, rng: &mut Rng) -> impl Iterator<Item = Event> + Send {
+    let (file, data) = setup.service_places();
+    let read = random_pages(file, setup.services.file_blocks / LAUNCH_PART, rng);
+    let used = random_pages(data, setup.services.data_blocks, rng);
+    read.map(move |page| file.touch(page, Access::File)).chain(used.map(move |page| use_data(data, page)))
+}
+
+/// Touches random blocks of the code and of the services' file, evenly mixed, and meanwhile a part
+/// of the media in order.
+fn wanders(setup: &Setup, places: Places, turn: u64, mut rng: Rng) -> impl Iterator<Item = Event> + Send {
+    let (Places { code, media, .. }, (file, _)) = (places, setup.service_places());
+    // A workload without media has launches only.
+    let own = if media.pages == 0 { 0 } else { ((code.pages / BLOCK) as f64 * setup.uses).round() as u64 };
+    let others = setup.services.file_blocks - setup.services.file_blocks / LAUNCH_PART;
+    let steps = own + others;
     let (from, end) = (turn % PARTS * media.pages / PARTS, (turn % PARTS + 1) * media.pages / PARTS);
-    (0..uses).flat_map(move |i| {
-        let first = rng.below(blocks) * BLOCK;
-        let seen = from + i * (end - from) / uses..from + (i + 1) * (end - from) / uses;
-        let block = (first..first + BLOCK).map(move |page| code.touch(page, Access::File));
+    (0..steps).flat_map(move |i| {
+        let region = if (i + 1) * others / steps > i * others / steps { file } else { code };
+        let first = rng.below(region.pages / BLOCK) * BLOCK;
+        let seen = from + i * (end - from) / steps..from + (i + 1) * (end - from) / steps;
+        let block = (first..first + BLOCK).map(move |page| region.touch(page, Access::File));
         block.chain(seen.map(move |page| media.touch(page, Access::File)))
     })
 }
@@ -231,8 +308,10 @@ fn visit(setup: Arc<Setup>, app: usize, turn: u64) -> impl Iterator<Item = Event
     let launched = Event::Reaches { mark: mark(&setup, turn, app) };
     let idle = Event::Computes { ns: setup.dwell_ns };
     let ends = (setup.ends == ONCE).then_some(Event::Ends { proc: places.anon.proc });
-    let way = wanders(places, turn + 1, Rng::new(mix(setup.seed ^ turn << 40 ^ (app as u64) << 20)));
-    let launch = touches(setup.clone(), app, places, 0).chain([launched]);
+    let mut rng = Rng::new(mix(setup.seed ^ turn << 40 ^ (app as u64) << 20));
+    let served = serves(&setup, &mut rng);
+    let way = wanders(&setup, places, turn + 1, rng);
+    let launch = touches(setup.clone(), app, places, 0).chain(served).chain([launched]);
     let used = touches(setup, app, places, turn + 1).chain(way).chain([idle]);
     starts.into_iter().chain(fill).chain(launch).chain(used).chain(ends)
 }
@@ -258,12 +337,12 @@ fn cycle(setup: Setup, touch_ns: u64) -> Box<dyn Workload> {
     let mut rng = Rng::new(setup.seed);
     let mut order: Vec<usize> = (0..setup.apps.len()).collect();
     let (turns, names) = (setup.turns, setup.clone());
-    let files: Vec<Event> = if setup.stay() {
+    let mut cached: Vec<Event> = if setup.stay() {
         vec![]
     } else {
         (0..order.len()).flat_map(|app| setup.maps_file(app, setup.places(app, 0))).collect()
     };
-    let stay = setup.stay();
+    cached.extend(setup.starts_services());
     let all = (0..turns).flat_map(move |t| {
         let mut rng = part(&mut rng);
         if setup.shuffled {
@@ -278,10 +357,10 @@ fn cycle(setup: Setup, touch_ns: u64) -> Box<dyn Workload> {
             None => format!("turn {} ends", turn + 1),
         }
     };
-    if stay {
+    if cached.is_empty() {
         workload(all, touch_ns, mark)
     } else {
-        workload(process(CACHE, files, all), touch_ns, mark)
+        workload(process(CACHE, cached, all), touch_ns, mark)
     }
 }
 
@@ -316,6 +395,11 @@ fn scaled(v: &Values<'_>, kib: u64) -> u64 {
     ((kib as f64 / 4.0 / v.real("scale")).round() as u64).max(BLOCK)
 }
 
+/// Pages of a size of the paper.
+fn scaled_pages(v: &Values<'_>, name: &str) -> u64 {
+    ((v.real(name) / v.real("scale")).round() as u64).max(BLOCK)
+}
+
 /// The launch cycle of ezswap.
 pub(super) fn ezswap(v: &Values<'_>) -> Box<dyn Workload> {
     const UTILITY: &[(usize, &str)] = &[(10, "f=0.65")];
@@ -341,18 +425,23 @@ pub(super) fn ezswap(v: &Values<'_>) -> Box<dyn Workload> {
         ("Microsoft Excel", UTILITY),
         ("2048", GAME),
     ];
-    // Each has 2400 KiB, 12 MiB and 8 MiB in the live runs, which have a scale of 20.
     let app = |&(name, media): &(&str, &[(usize, &str)])| App {
         name: name.into(),
-        anon: scaled(v, 2400 * 20),
-        code: scaled(v, 12_288 * 20),
-        media: scaled(v, 8192 * 20),
+        anon: scaled_pages(v, "anon"),
+        code: scaled_pages(v, "code"),
+        media: scaled_pages(v, "media"),
         media_mix: Mix::new(media),
     };
     let apps = APPS[..v.count("apps") as usize].iter().map(app).collect();
+    let some = |name: &str| if v.count(name) == 0 { 0 } else { scaled_pages(v, name) };
+    let share = |pages: u64, name: &str| ((pages / BLOCK) as f64 * v.real(name) / 100.0).round() as u64;
+    let (file, data) = (some("services_file"), some("services_data"));
+    let services =
+        Services { file, data, file_blocks: share(file, "file_uses"), data_blocks: share(data, "data_uses") };
     let setup = Setup {
-        code_kind: v.kind("code_contents"),
-        code_mix: (v.choice("code_pages") != ALIKE).then(|| Mix::new(CODE)),
+        code_mix: Some(Mix::new(CODE)),
+        uses: v.real("uses") / 100.0,
+        services,
         ..Setup::new(v, apps, Mix::new(IDLE), v.count("repetitions"))
     };
     cycle(setup, v.count("touch_ns"))

@@ -3,7 +3,7 @@
 use super::tier::one;
 use super::{range, BySource, Machine, Residents};
 use crate::workload::Access;
-use memfit_core::scheme::Classes;
+use memfit_core::scheme::{Classes, SwapFormat};
 use memfit_core::{Fault, Filled, Load, Page, PageRange, ProcId, Source, Stored, PAGE_BYTES};
 
 /// Most pages read ahead from the swap tier, as in the pager.
@@ -122,7 +122,7 @@ impl Machine {
 
     fn load(&mut self, id: ProcId, load: &Load, how: Access, around: bool) {
         let page = load.page.0;
-        let costs = &self.costs;
+        let (costs, slots) = (&self.costs, self.scheme.swap_format.kind == SwapFormat::RawSlots);
         let mut kept = None;
         let mut filled = Filled::Done;
         let mut ns = if around { costs.around_ns } else { costs.copy_ns };
@@ -157,14 +157,15 @@ impl Machine {
             Source::Swapped { extent, len, codec, keep } => {
                 self.tally.decompressions[usize::from(codec)] += 1;
                 ns += costs.codec(codec).decompress_ns;
-                kept = keep.then_some(Stored { extent, len, codec });
+                // Whether a raw slot is kept the core decides only when the page is back, and says
+                // so when the page leaves again.
+                kept = (keep || slots).then_some(Stored { extent, len, codec });
                 |by| &mut by.swap
             }
         };
         *by(if around { &mut self.tally.around } else { &mut self.tally.faults }) += 1;
         self.times.program += ns;
         self.core.loaded(id, load.page, filled);
-        // The core decides whether it keeps a raw slot, and says so when the page leaves again.
         let raw_slot = !self.wants_log();
         let (tier, shadows) = (&mut self.tier, &mut self.shadows);
         let info = shadows[id.0 as usize].as_mut().expect("it has shadow pages").page(page);

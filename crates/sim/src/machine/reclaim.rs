@@ -170,7 +170,7 @@ impl Machine {
         let copy = |machine: &mut Machine| machine.tier.take_copy(home, page, item.object, slot);
         let clean = if word.is_none() && goes_on { copy(self) } else { None };
         if word.is_none() && clean.is_none() && self.core.wants_offer() {
-            let estimate = self.core.wants_estimate().then(|| {
+            let estimate = self.core.wants_estimate(item.object).then(|| {
                 self.tally.estimates += 1;
                 content.estimate()
             });
