@@ -115,11 +115,8 @@ def own_name(name):
 
 def own(numbers):
     """Numbers of the paper's names by our names; those of a series also by the number of applications."""
-    return numbers_of_series(numbers) | published.renamed(numbers, own_name)
-
-
-def numbers_of_series(numbers):
-    return {name: value for name, value in numbers.items() if name.startswith("launch(") and name.endswith(" 14)")}
+    series = {name: value for name, value in numbers.items() if name.startswith("launch(") and name.endswith(" 14)")}
+    return series | published.renamed(numbers, own_name)
 
 
 PUBLISHED = own(published.load("ezswap"))

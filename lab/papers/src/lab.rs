@@ -366,3 +366,23 @@ pub fn simulate_all(jobs: &[Job], threads: usize, progress: &(dyn Fn(usize) + Sy
     });
     Runs(runs.into_inner().expect("nobody panics with it"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_launch_of_a_turn_counts_and_the_end_of_a_turn_does_not() {
+        const MS: u64 = 7;
+        let load = format!("ezswap:apps=3,repetitions=3,scale=160,dwell_ms={MS}");
+        let run = simulate(&Job {
+            name: ("apps".into(), "swap".into()),
+            load: Load::Launches(load, MS * 1_000_000),
+            setup: setup(("swap", &[]), 4.0 * MIB, 16.0 * MIB, &costs("measured"), &device("ssd-sata")),
+        });
+        let launches: Vec<(u32, u64)> = run.launches(3).map(|(mark, ns, _)| (mark, ns)).collect();
+        let marks: Vec<u32> = launches.iter().map(|(mark, _)| *mark).collect();
+        assert_eq!(marks, [1, 2, 4, 5, 6, 8, 9, 10], "when the very first begins is not known");
+        assert!(launches.iter().all(|(_, ns)| *ns > 0), "{launches:?}");
+    }
+}

@@ -209,13 +209,8 @@ impl Setup {
     /// Maps file and data of the services, and fills the data.
     fn starts_services(&self) -> Vec<Event> {
         let (file, data) = self.service_places();
-        let mut out = Vec::new();
-        if file.pages > 0 {
-            out.extend(Mix::new(CODE).maps(file, &mut Rng::new(mix(self.seed + 3))));
-        }
-        if data.pages > 0 {
-            out.extend(self.anon_mix.maps(data, &mut Rng::new(mix(self.seed + 4))));
-        }
+        let mut out = Mix::new(CODE).maps(file, &mut Rng::new(mix(self.seed + 3)));
+        out.extend(self.anon_mix.maps(data, &mut Rng::new(mix(self.seed + 4))));
         out.extend(data.fill());
         out
     }
@@ -395,9 +390,9 @@ fn scaled(v: &Values<'_>, kib: u64) -> u64 {
     ((kib as f64 / 4.0 / v.real("scale")).round() as u64).max(BLOCK)
 }
 
-/// Pages of a size of the paper.
-fn scaled_pages(v: &Values<'_>, name: &str) -> u64 {
-    ((v.real(name) / v.real("scale")).round() as u64).max(BLOCK)
+/// Pages of a parameter at the paper's size.
+fn scaled_param(v: &Values<'_>, name: &str) -> u64 {
+    scaled(v, v.count(name) * 4)
 }
 
 /// The launch cycle of ezswap.
@@ -427,13 +422,13 @@ pub(super) fn ezswap(v: &Values<'_>) -> Box<dyn Workload> {
     ];
     let app = |&(name, media): &(&str, &[(usize, &str)])| App {
         name: name.into(),
-        anon: scaled_pages(v, "anon"),
-        code: scaled_pages(v, "code"),
-        media: scaled_pages(v, "media"),
+        anon: scaled_param(v, "anon"),
+        code: scaled_param(v, "code"),
+        media: scaled_param(v, "media"),
         media_mix: Mix::new(media),
     };
     let apps = APPS[..v.count("apps") as usize].iter().map(app).collect();
-    let some = |name: &str| if v.count(name) == 0 { 0 } else { scaled_pages(v, name) };
+    let some = |name: &str| if v.count(name) == 0 { 0 } else { scaled_param(v, name) };
     let share = |pages: u64, name: &str| ((pages / BLOCK) as f64 * v.real(name) / 100.0).round() as u64;
     let (file, data) = (some("services_file"), some("services_data"));
     let services =

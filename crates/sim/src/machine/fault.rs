@@ -122,7 +122,7 @@ impl Machine {
 
     fn load(&mut self, id: ProcId, load: &Load, how: Access, around: bool) {
         let page = load.page.0;
-        let (costs, slots) = (&self.costs, self.scheme.swap_format.kind == SwapFormat::RawSlots);
+        let (costs, raw_slots) = (&self.costs, self.scheme.swap_format.kind == SwapFormat::RawSlots);
         let mut kept = None;
         let mut filled = Filled::Done;
         let mut ns = if around { costs.around_ns } else { costs.copy_ns };
@@ -159,21 +159,20 @@ impl Machine {
                 ns += costs.codec(codec).decompress_ns;
                 // Whether a raw slot is kept the core decides only when the page is back, and says
                 // so when the page leaves again.
-                kept = (keep || slots).then_some(Stored { extent, len, codec });
+                kept = (keep || raw_slots).then_some(Stored { extent, len, codec });
                 |by| &mut by.swap
             }
         };
         *by(if around { &mut self.tally.around } else { &mut self.tally.faults }) += 1;
         self.times.program += ns;
         self.core.loaded(id, load.page, filled);
-        let raw_slot = !self.wants_log();
         let (tier, shadows) = (&mut self.tier, &mut self.shadows);
         let info = shadows[id.0 as usize].as_mut().expect("it has shadow pages").page(page);
         let mut keep = |stored: Stored, tier: &mut super::tier::Tier| {
             tier.keep_copy(id, page, stored);
             info.copied = true;
         };
-        if let Some(stored) = kept.filter(|_| raw_slot) {
+        if let Some(stored) = kept.filter(|_| raw_slots) {
             keep(stored, tier);
         }
         self.core.apply_effects(|extent, len| match kept {
