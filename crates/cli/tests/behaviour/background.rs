@@ -40,16 +40,19 @@ impl Held {
         Some(Held::start_by(command, bench, rounds, faults, options))
     }
 
-    /// `command` is memfit's command line up to its options.
+    /// `command` is memfit's command line up to its options. With injected faults the program rests for good: it would
+    /// end if it touched a page that cannot be read.
     fn start_by(mut command: Command, bench: Bench, rounds: u32, faults: &str, options: &[&str]) -> Held {
         bench.file("blocks.py", include_str!("../workloads/blocks.py"));
         bench.file("held.py", include_str!("../workloads/held.py"));
         command.args(["run", "-q", "-m", BUDGET]).args(options);
         command.args(["--", PYTHON, "held.py", &MIB.to_string(), &rounds.to_string()]);
-        command.env("MEMFIT_SWAP_FAULTS", faults).env("PAUSE", "0.1");
+        let pause = if faults.is_empty() { "0.1" } else { "3600" };
+        command.env("MEMFIT_SWAP_FAULTS", faults).env("PAUSE", pause);
         let tree = Tree::start(command, &bench.directory, true);
         eventually("the program has its data", || tree.text().contains("ready"));
         let pid = tree.members().command.expect("it waits").pid;
+        eventually("it rests", || proctree::read_stat(pid).is_some_and(|stat| stat.state == 'S'));
         Held { bench, tree, pid }
     }
 
@@ -67,7 +70,7 @@ impl Held {
     fn tell(&self, what: &str) -> String {
         let out = self.bench.memfit().args(what.split(' ')).arg(self.pid.to_string()).output().unwrap();
         let text = [out.stdout, out.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
-        assert_eq!(out.status.code(), Some(0), "{what}: {text}");
+        assert_eq!(out.status.code(), Some(0), "{what}: {text}{}", self.tree.errors());
         text
     }
 

@@ -104,6 +104,8 @@ fn connections_of_the_own_user_are_bounded() {
     eventually("some are accepted", || run.descriptors() > before + 100);
     assert!(run.descriptors() < before + 300, "{} descriptors more", run.descriptors() - before);
     end(child);
+    // Until then the pager may refuse the program as well.
+    eventually("they are given back", || run.descriptors() <= before + PAGED);
     run.ends_well(&[]);
 }
 
