@@ -475,7 +475,7 @@ def run_of(measured=1.0):
         "entries": [("a", 0, 9.0), ("a", 1, 0.1), ("b", 1, 0.3)],
         "samples": [
             {"swap": {"read_bytes": 100}, "pool": {"zpages": 300, "frames": 256}},
-            {"swap": {"read_bytes": 350}, "pool": {"zpages": 500, "frames": 256}, "now": {"swap_bytes": 77}},
+            {"swap": {"read_bytes": 350}, "pool": {"zpages": 500, "frames": 256}, "now": {"swap_bytes": 77, "staged_bytes": 7}},
         ],
         "stats": {
             "codecs": {"a": {"in_bytes": 300, "out_bytes": 100}, "b": {"in_bytes": 100, "out_bytes": 100}},
@@ -490,7 +490,7 @@ class Summaries(unittest.TestCase):
     def test_numbers_by_hand(self):
         s = engine.summarise(self.cell, [run_of(1.0), run_of(3.0)])
         self.assertEqual((s["status"], s["seconds"]["median"], s["ratio"], s["faults"]), ("ok", 2.0, 0.5, 5))
-        self.assertEqual((s["density"], s["sampled_read_bytes"], s["sampled_swap_bytes"]), (400, 250, 77))
+        self.assertEqual((s["density"], s["sampled_read_bytes"], s["sampled_slot_bytes"]), (400, 250, 70))
         self.assertAlmostEqual(s["entry"]["median"], 0.2)
         self.assertEqual(s["entries"], {"a": 0.1, "b": 0.3})
 

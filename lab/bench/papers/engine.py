@@ -346,6 +346,11 @@ def written_back(run_of):
     return None if written is None or None in refused else max(0, written - sum(refused))
 
 
+def slots(stats):
+    """Bytes of the slots of pages that have left. A page in staging has its slot already, and is in memory still."""
+    return max(0, at(stats, "now.swap_bytes") - at(stats, "now.staged_bytes"))
+
+
 def worst(statuses):
     return next((s for s in ("wrong", "failed", "timeout", "missing") if s in statuses), "ok")
 
@@ -380,7 +385,7 @@ def summarise(cell, rounds):
     out["sampled_writeback"] = of(written_back)
     read, file_read = out["sampled_read_bytes"], out["sampled_file_read_bytes"]
     out["sampled_read_all_bytes"] = None if read is None else read + (file_read or 0)
-    out["sampled_swap_bytes"] = of(lambda r: at(r["samples"][-1], "now.swap_bytes") if r["samples"] else None)
+    out["sampled_slot_bytes"] = of(lambda r: slots(r["samples"][-1]) if r["samples"] else None)
     out["why"] = next((r["stderr"] for r in rounds if r["status"] != "ok"), "")
     return out
 

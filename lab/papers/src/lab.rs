@@ -86,6 +86,8 @@ pub struct Snap {
     pub resident: u64,
     /// Pages in the swap tier.
     pub swapped: u64,
+    /// Pages in staging, which are in memory still; a page has its slot already there.
+    pub staged: u64,
     /// Blocks of the swap tier that are in use.
     pub blocks: u64,
     /// Applications that were killed.
@@ -293,6 +295,7 @@ impl Watched<'_> {
             frames: u64::from(usage.frames),
             resident: core.present_total() + core.totals_staged(),
             swapped: core.swapped_total(),
+            staged: core.totals_staged(),
             blocks: u64::from(core.blocks_in_use()),
             kills: self.kills,
             left_whole: self.left_whole,

@@ -40,8 +40,8 @@ impl Held {
         Some(Held::start_by(command, bench, rounds, faults, options))
     }
 
-    /// `command` is memfit's command line up to its options. With injected faults the program rests for good: it would
-    /// end if it touched a page that cannot be read.
+    /// `command` is memfit's command line up to its options. With injected faults the program rests
+    /// for good: it would end if it touched a page that cannot be read.
     fn start_by(mut command: Command, bench: Bench, rounds: u32, faults: &str, options: &[&str]) -> Held {
         bench.file("blocks.py", include_str!("../workloads/blocks.py"));
         bench.file("held.py", include_str!("../workloads/held.py"));

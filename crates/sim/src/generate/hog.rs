@@ -7,12 +7,14 @@ use memfit_codec::generate::Rng;
 
 const VARIANTS: &[&str] = &["mix", "word"];
 const VARIANT: Param = choice("variant", "what the hog writes: pages of all sorts, or a word a page", VARIANTS, "mix");
+const RANDOM_ABOUT: &str = "pages of background programs that do not compress";
 const ACTIVE_ABOUT: &str = "touches of background programs for each 100 pages that the hog fills";
 
 pub(super) const HOG: &[Param] = &[
     count("programs", "in the background", "3", 1.0, 1000.0),
     pages("background", "memory of each of them", "32M"),
     pages("hog", "memory that the hog fills", "256M"),
+    percent("random", RANDOM_ABOUT, "20"),
     percent("active", ACTIVE_ABOUT, "5"),
     VARIANT,
     touch_ns("300"),
@@ -20,19 +22,37 @@ pub(super) const HOG: &[Param] = &[
 ];
 
 pub(super) const ZSMALLOC_SR: &[Param] = &[
-    pages("browser", "memory of the browser, at the paper's size", "650M"),
+    pages("browser", "memory of the browser, at the paper's size", "634M"),
     pages("hog", "memory that the hog fills, at the paper's size", "1500M"),
     scale("4"),
+    percent("random", RANDOM_ABOUT, "9"),
     percent("active", ACTIVE_ABOUT, "0"),
     VARIANT,
     touch_ns("300"),
     SEED,
 ];
 
-/// Contents of a browser: objects, text and images.
-const BROWSER: &[(usize, &str)] = &[(1, "zero"), (5, "py-objects"), (2, "pointers"), (2, "random")];
+/// Contents of a browser without images, in eighths: objects and text.
+const OBJECTS: [(usize, &str); 3] = [(1, "zero"), (5, "py-objects"), (2, "pointers")];
 /// The hog's touches of background programs go to the first 1 / this of their memory.
 const ACTIVE_PART: u64 = 10;
+
+/// Contents of a browser of which so many percent do not compress, in the fewest parts.
+fn browser(random: usize) -> Vec<(usize, &'static str)> {
+    let eighths = OBJECTS.map(|(eighths, kind)| (eighths * (100 - random), kind));
+    let parts = || eighths.into_iter().chain([(8 * random, "random")]);
+    let common = parts().fold(0, |common, (part, _)| greatest_divisor(common, part));
+    parts().map(|(part, kind)| (part / common, kind)).collect()
+}
+
+/// The greatest common divisor; of 0 and a number, that number.
+fn greatest_divisor(a: usize, b: usize) -> usize {
+    if b == 0 {
+        a
+    } else {
+        greatest_divisor(b, a % b)
+    }
+}
 
 /// Several programs in the background.
 pub(super) fn hog(v: &Values<'_>) -> Box<dyn Workload> {
@@ -49,9 +69,10 @@ pub(super) fn zsmalloc_sr(v: &Values<'_>) -> Box<dyn Workload> {
 /// programs are used again (mark 2).
 fn fills(v: &Values<'_>, programs: u32, background: u64, hog: u64) -> Box<dyn Workload> {
     let mut rng = Rng::new(v.count("seed"));
+    let contents = Mix::new(&browser(v.real("random").round() as usize));
     let idle: Vec<(StreamRegion, Vec<Event>)> = (0..programs)
         .map(|proc| StreamRegion::new(proc, background))
-        .map(|region| (region, Mix::new(BROWSER).maps(region, &mut rng)))
+        .map(|region| (region, contents.maps(region, &mut rng)))
         .collect();
     let regions: Vec<StreamRegion> = idle.iter().map(|(region, _)| *region).collect();
     let opens = idle
@@ -86,4 +107,17 @@ fn fills(v: &Values<'_>, programs: u32, background: u64, hog: u64) -> Box<dyn Wo
         };
         text.into()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_browser_has_as_much_that_does_not_compress_as_it_is_told() {
+        assert_eq!(browser(20), [(1, "zero"), (5, "py-objects"), (2, "pointers"), (2, "random")]);
+        assert_eq!(browser(9), [(91, "zero"), (455, "py-objects"), (182, "pointers"), (72, "random")]);
+        assert_eq!(browser(0), [(1, "zero"), (5, "py-objects"), (2, "pointers"), (0, "random")]);
+        assert_eq!(browser(100), [(0, "zero"), (0, "py-objects"), (0, "pointers"), (1, "random")]);
+    }
 }

@@ -78,17 +78,15 @@ pub(super) fn named(name: &str) -> u16 {
     kind(name).unwrap_or_else(|| panic!("no generator is called {name}"))
 }
 
-/// Kinds of content in tenths of the pages. Of each ten runs of [`RUN`] pages, each kind has as
-/// many as its share, in random order. So the shares hold for small regions, too.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Mix([u16; 10]);
+/// Kinds of content in parts of the pages. Of as many runs of [`RUN`] pages as there are parts,
+/// each kind has as many as its share, in random order. So the shares hold for small regions, too.
+#[derive(Debug, Clone)]
+pub(super) struct Mix(Vec<u16>);
 
 impl Mix {
-    /// From pairs of tenths, ten in all, and names of generators.
-    pub(super) fn new(tenths: &[(usize, &str)]) -> Mix {
-        let kinds = tenths.iter().flat_map(|&(count, name)| std::iter::repeat_n(named(name), count));
-        let kinds: Vec<u16> = kinds.collect();
-        Mix(kinds.try_into().expect("ten tenths"))
+    /// From pairs of parts and names of generators.
+    pub(super) fn new(parts: &[(usize, &str)]) -> Mix {
+        Mix(parts.iter().flat_map(|&(count, name)| std::iter::repeat_n(named(name), count)).collect())
     }
 
     /// Maps a region with this mix.
@@ -97,12 +95,13 @@ impl Mix {
         let mut maps = |start, end, kind| {
             out.push(StreamRegion { first: region.first + start, pages: end - start, ..region }.maps(kind));
         };
-        let mut deck = self.0;
+        let mut deck = self.0.clone();
         for run in 0..region.pages.div_ceil(RUN) {
-            if run % 10 == 0 {
+            let card = (run % deck.len() as u64) as usize;
+            if card == 0 {
                 shuffle(&mut deck, rng);
             }
-            let kind = deck[(run % 10) as usize];
+            let kind = deck[card];
             if let Some(before) = current.replace(kind).filter(|&before| before != kind) {
                 maps(start, run * RUN, before);
                 start = run * RUN;
