@@ -34,7 +34,7 @@ KEPT = (
 @dataclass(frozen=True)
 class Cell:
     """`config` is the name under which `derive` finds it; `command` a list; `overrides` go to --set. `once`: one round is enough,
-    as no statement needs it."""
+    as no statement needs it. `kept`: see `written_back`."""
 
     workload: str
     config: str
@@ -44,6 +44,7 @@ class Cell:
     overrides: tuple = ()
     once: bool = False
     timeout: float = 45
+    kept: tuple = ()
 
     @property
     def key(self):
@@ -339,15 +340,17 @@ def since_first(run_of, path):
     return got[-1] - got[0] if len(got) > 1 else got[0]
 
 
-def written_back(run_of):
-    """Pages that went from the pool to swap: of all that were written, those that were not refused by the pool first."""
+def written_back(run_of, kept=()):
+    """Pages that went from the pool to swap: of all that were written, those that were not refused by the pool first. It takes
+    pages for the reasons `kept` all the same."""
     written = since_first(run_of, "evictions.to_swap")
-    refused = [since_first(run_of, f"evictions.rejected.{why}") for why in REFUSED]
+    refused = [since_first(run_of, f"evictions.rejected.{why}") for why in REFUSED if why not in kept]
     return None if written is None or None in refused else max(0, written - sum(refused))
 
 
 def slots(stats):
-    """Bytes of the slots of pages that have left. A page in staging has its slot already, and is in memory still."""
+    """Bytes of the slots of pages that have left, in a tier of raw slots. A page in staging has its slot already, and is in memory
+    still."""
     return max(0, at(stats, "now.swap_bytes") - at(stats, "now.staged_bytes"))
 
 
@@ -382,7 +385,7 @@ def summarise(cell, rounds):
     for key in ("read_bytes", "write_bytes", "file_read_bytes", "to_swap", "file_dropped"):
         out[f"sampled_{key}"] = of(lambda r: since_first(r, COUNTERS[key]))
     out["sampled_turns"] = of(lambda r: max(0, len(r["samples"]) - 1))
-    out["sampled_writeback"] = of(written_back)
+    out["sampled_writeback"] = of(lambda r: written_back(r, cell.kept))
     read, file_read = out["sampled_read_bytes"], out["sampled_file_read_bytes"]
     out["sampled_read_all_bytes"] = None if read is None else read + (file_read or 0)
     out["sampled_slot_bytes"] = of(lambda r: slots(r["samples"][-1]) if r["samples"] else None)

@@ -24,12 +24,10 @@ CONFIGS = {
     "tuduce": {"static-50": None, "static-100": ["100"], "unlimited": ["none"], "memfit": None}
     | {f"static-{mb}": [f"fixed {mb}"] for mb in (16, 64, 200)},
     "han": {"hybrid-untold": None, "zram-free": None, "swap": None, "memfit": None},
-    "salahuddin": {"swap": None, "memfit": None, "enhanced": ["enhanced", "cap 3072"]}
+    "salahuddin": {"swap": None, "memfit": None, "enhanced": ["enhanced"]}
     | {f"cap-{cap}": [f"cap {cap}"] for cap in (1024, 2048, 4096)},
     "ezswap": {"memfit": None},
 }
-# Nothing is simulated under this name, which its configuration stands for otherwise.
-NONE = "salahuddin/word/cap_3072.memfit"
 # Beside what the live runs set. An area is looked at after some time and stores: at a sixteenth of the size after a sixteenth.
 MORE = {"tuduce05": ("sizing.check_ms=62", "sizing.check_stores=64")}
 
@@ -38,8 +36,7 @@ def places(paper, cell):
     """Under which names a run of this cell is kept."""
     configs = CONFIGS[paper].get(cell.config, [cell.config])
     workload = WORKLOADS[paper].get(cell.workload, cell.workload)
-    names = [f"{paper}/{workload}/{config}.memfit".replace(" ", "_") for config in configs or ()]
-    return [name for name in names if name != NONE]
+    return [f"{paper}/{workload}/{config}.memfit".replace(" ", "_") for config in configs or ()]
 
 
 def record(ctx, cell, path):

@@ -79,7 +79,8 @@ pub(super) fn named(name: &str) -> u16 {
 }
 
 /// Kinds of content in parts of the pages. Of as many runs of [`RUN`] pages as there are parts,
-/// each kind has as many as its share, in random order. So the shares hold for small regions, too.
+/// each kind has as many as its share, in random order. So with few parts the shares hold for small
+/// regions, too.
 #[derive(Debug, Clone)]
 pub(super) struct Mix(Vec<u16>);
 

@@ -44,7 +44,7 @@ pub fn charts() -> Vec<Chart> {
             ("Area of the paper, MB", Unit::Count),
             at(&AREAS.map(|(key, _)| key)),
             ("Slowdown", Unit::Ratio),
-            [("slowdown".to_owned(), "slowdown(thrasher {})".to_owned())],
+            crate::chart::owned([("Pentium 4", "slowdown(thrasher p4 {})"), ("G5", "slowdown(thrasher {})")]),
         )
         .level(1.0, "without compression"),
         Chart::bars(
@@ -73,7 +73,7 @@ pub fn charts() -> Vec<Chart> {
             ("Memory, of what it allocates", Unit::Percent),
             percents.clone(),
             ("Speedup", Unit::Ratio),
-            crate::chart::owned([("Pentium 4", "speedup(smv {})"), ("G5", "g5(smv {})")]),
+            crate::chart::owned([("Pentium 4", "speedup(smv {})"), ("G5", "speedup(smv g5 {})")]),
         )
         .level(1.0, "without compression"),
         Chart::curves(
@@ -81,7 +81,7 @@ pub fn charts() -> Vec<Chart> {
             ("Memory, of what it allocates", Unit::Percent),
             percents,
             ("Slowdown", Unit::Ratio),
-            crate::chart::owned([("slowdown", "slowdown(smv {})")]),
+            crate::chart::owned([("Pentium 4", "slowdown(smv {})"), ("G5", "slowdown(smv g5 {})")]),
         )
         .log(),
         Chart::bars(
