@@ -231,9 +231,10 @@ DISCUSSION = (
     " nothing here explains is why half as many leave under the enhanced scheme, and the times: by the printed numbers"
     " zbud writes as much as the original, in 10 seconds less. A slot is given to each page that leaves, under every"
     " pool, and a pool of 20 MB can change how many do by its own size only. With the same browser under each scheme,"
-    " the enhanced one writes back a fifth less than zbud, and is less dense than the original once its pool has been"
-    " turned over: round-robin empties the classes of small zpages first. With LRU of zspages it stays the densest. Live,"
-    " where a pool is hardly turned over, the densities are in the printed order."
+    " the enhanced one writes back a fifth less than zbud, and is less dense than the original as soon as some of its pool"
+    " has been written back: round-robin empties the classes of small zpages first. With LRU of zspages it stays the"
+    " densest. Live the densities are in the printed order, though as much of the pool is written back: the reason was not"
+    " found."
 )
 WORKLOADS = (
     (
@@ -241,7 +242,7 @@ WORKLOADS = (
         "C, idle pages of which 6 % do not compress, checked at the end",
         "no browser: the memory of a real one differs from run to run by as much as leaves. Its size and contents are set so that the"
         " original has about the printed density, and a quarter of the printed swap usage as far as rounds allow: these"
-        " differ by half. The simulated browser has other contents",
+        " differ by a factor of three. The simulated browser has other contents",
     ),
     (
         "allocation",

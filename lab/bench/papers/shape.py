@@ -199,14 +199,17 @@ def signs(pairs, pivot):
 
 
 def order(pairs):
-    """(as published, of): pairs of rows whose published numbers differ, and how many stand in the same order here."""
+    """(as published, of): pairs of rows whose published numbers differ, and how many stand in the same order here. Own numbers
+    that are a percent apart, or less, stand in none."""
     same = of = 0
     for i, (p, own) in enumerate(pairs):
         for q, other in pairs[:i]:
             if bounds(p)[0] <= bounds(q)[1] and bounds(q)[0] <= bounds(p)[1]:
                 continue
             of += 1
-            same += (middle(p) > middle(q)) == (middle(own) > middle(other))
+            a, b = middle(own), middle(other)
+            if abs(a - b) > 0.01 * max(abs(a), abs(b)):
+                same += (middle(p) > middle(q)) == (a > b)
     return same, of
 
 

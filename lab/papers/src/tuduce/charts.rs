@@ -146,7 +146,7 @@ pub fn charts() -> Vec<Chart> {
         Chart::curves(
             (
                 "qsim: time by the size of a zone",
-                "Fig. 7",
+                "Fig. 6",
                 "4 MB is good for small sizes, larger ones need larger zones.",
             ),
             ("Zone of the paper, MB", Unit::Count),

@@ -24,7 +24,7 @@ pub struct Processor {
 
 /// The PC.
 pub const PENTIUM_4: Processor = Processor { name: "Pentium 4", mhz: 2600 };
-/// The machine on which all but a part of the SMV runs were made.
+/// The machine of all that did not run on the PC.
 pub const G5: Processor = Processor { name: "G5", mhz: 1800 };
 
 impl Processor {
