@@ -341,8 +341,8 @@ def since_first(run_of, path):
 
 
 def written_back(run_of, kept=()):
-    """Pages that went from the pool to swap: of all that were written, those that were not refused by the pool first. It takes
-    pages for the reasons `kept` all the same."""
+    """Pages that went from the pool to swap: of all that were written, those that were not refused by the pool first. The pool
+    takes a page all the same where the reason is in `kept`."""
     written = since_first(run_of, "evictions.to_swap")
     refused = [since_first(run_of, f"evictions.rejected.{why}") for why in REFUSED if why not in kept]
     return None if written is None or None in refused else max(0, written - sum(refused))

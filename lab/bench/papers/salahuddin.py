@@ -107,6 +107,15 @@ COLUMNS = lambda variant: (
     Column("zpages a MiB", f"density({{}} {variant})", 0),
     Column("write-backs", f"writeback({{}} {variant})", 0),
 )
+
+
+def of_each_pool(varied, *numbers):
+    """Columns of these numbers, for each pool, by what is varied."""
+    return tuple(
+        Column(f"{text}, {pool}", f"{key}({varied} {{}} {pool} mix)", 0) for text, key in numbers for pool in POOLS
+    )
+
+
 TABLES = (
     *(
         Table(f"The allocation: {text}", "Table 2", "scheme", tuple(CONFIGS), COLUMNS(v))
@@ -124,22 +133,14 @@ TABLES = (
         "not there; 622, 634 and 569 MB have the printed swap usage of zbud, original and enhanced",
         "browser",
         BROWSERS,
-        tuple(
-            Column(f"{text}, {config}", f"{key}(browser {{}} {config} mix)", 0)
-            for text, key in (("zpages a MiB", "density"), ("write-backs", "writeback"))
-            for config in POOLS
-        ),
+        of_each_pool("browser", ("zpages a MiB", "density"), ("write-backs", "writeback")),
     ),
     Table(
         "By the pages of the browser that do not compress, percent",
         "not there; 9 % fits the original's density",
         "pages, %",
         RANDOMS,
-        tuple(
-            Column(f"{text}, {config}", f"{key}(random {{}} {config} mix)", 0)
-            for text, key in (("zpages a MiB", "density"), ("time, s", "time"))
-            for config in POOLS
-        ),
+        of_each_pool("random", ("zpages a MiB", "density"), ("time, s", "time")),
     ),
     Table(
         "The enhanced one by replacement: round-robin over classes and fullness groups, over classes, over groups; LRU",

@@ -352,9 +352,10 @@ fn levels() -> impl Iterator<Item = ([usize; 3], String)> {
     })
 }
 
-/// Names of the workloads of SMV.
-fn smv_names() -> impl Iterator<Item = String> {
-    SMV_ON.into_iter().flat_map(|(name, ..)| SMV.map(|percent| format!("{name} {percent}")))
+/// Names of the workloads of SMV and NS2, which end in the percentage of memory.
+fn smv_and_ns2_names() -> impl Iterator<Item = String> {
+    let smv = SMV_ON.into_iter().flat_map(|(name, ..)| SMV.map(|percent| format!("{name} {percent}")));
+    smv.chain(ns2().map(|(prefix, _, (name, ..))| format!("{prefix} {name}")))
 }
 
 /// Time of a run from its start, ns.
@@ -372,8 +373,7 @@ fn derive(plan: &Plan, runs: &Runs) -> Numbers {
     let names = RAND
         .iter()
         .flat_map(|size| ["50", "7"].map(|ratio| format!("rand {size} {ratio}")))
-        .chain(smv_names())
-        .chain(ns2().map(|(prefix, _, (name, ..))| format!("{prefix} {name}")))
+        .chain(smv_and_ns2_names())
         .chain(QSIM.iter().map(|(name, ..)| format!("qsim {name}")));
     for workload in names {
         n.set(format!("speedup({workload})"), runs.quotient(&workload, "none", "adaptive", counted));
@@ -397,8 +397,8 @@ fn derive(plan: &Plan, runs: &Runs) -> Numbers {
     for (name, ..) in NS2 {
         n.set(format!("nine(ns2 {name})"), runs.quotient(&format!("ns2 {name}"), "none", "adaptive9", counted));
     }
-    for workload in smv_names().chain(ns2().map(|(prefix, _, (name, ..))| format!("{prefix} {name}"))) {
-        let (of, _) = workload.rsplit_once(' ').expect("it ends in its memory");
+    for workload in smv_and_ns2_names() {
+        let (of, _) = workload.rsplit_once(' ').expect("a space before the percentage");
         let all = ["100", "100%"].into_iter().find_map(|all| runs.get(&format!("{of} {all}"), "none"));
         let none = runs.get(&workload, "none").map(counted);
         n.set(format!("slowdown({workload})"), none.zip(all.map(counted)).map(|(none, all)| none / all));

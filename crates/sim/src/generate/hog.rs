@@ -1,6 +1,6 @@
 //! Idle programs in the background and a program that fills memory.
 
-use super::stream::{process, workload, Mix, Share, StreamRegion};
+use super::stream::{divisor, process, workload, Mix, Share, StreamRegion};
 use super::{choice, count, pages, percent, scale, touch_ns, Param, Values, SEED};
 use crate::workload::{Event, Workload};
 use memfit_codec::generate::Rng;
@@ -41,17 +41,8 @@ const ACTIVE_PART: u64 = 10;
 fn browser(random: usize) -> Vec<(usize, &'static str)> {
     let eighths = OBJECTS.map(|(eighths, kind)| (eighths * (100 - random), kind));
     let parts = || eighths.into_iter().chain([(8 * random, "random")]);
-    let common = parts().fold(0, |common, (part, _)| greatest_divisor(common, part));
+    let common = parts().fold(0, |common, (part, _)| divisor(common, part as u64)) as usize;
     parts().map(|(part, kind)| (part / common, kind)).collect()
-}
-
-/// The greatest common divisor; of 0 and a number, that number.
-fn greatest_divisor(a: usize, b: usize) -> usize {
-    if b == 0 {
-        a
-    } else {
-        greatest_divisor(b, a % b)
-    }
 }
 
 /// Several programs in the background.

@@ -122,6 +122,14 @@ pub(super) fn shuffle<T>(items: &mut [T], rng: &mut Rng) {
     }
 }
 
+/// The greatest common divisor; of 0 and a number, that number.
+pub(super) fn divisor(mut a: u64, mut b: u64) -> u64 {
+    while b > 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
 /// A separate random generator for a part of a workload.
 pub(super) fn part(rng: &mut Rng) -> Rng {
     Rng::new(rng.next())

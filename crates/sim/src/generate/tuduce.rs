@@ -1,6 +1,6 @@
 //! The programs of Tuduce and Gross, "Adaptive Main Memory Compression", USENIX 2005, section 5.
 
-use super::stream::{part, process, workload, Mix, Share, StreamRegion, Writes};
+use super::stream::{divisor, part, process, workload, Mix, Share, StreamRegion, Writes};
 use super::{choice, contents, count, pages, param, percent, scale, touch_ns, warm, Param, Unit, Values, SEED, WRITES};
 use crate::workload::{Event, Workload};
 use memfit_codec::generate::Rng;
@@ -195,11 +195,4 @@ pub(super) fn qsim(v: &Values<'_>) -> Box<dyn Workload> {
     let warm = v.count("warm");
     let body = links.fill().chain(fills(data, warm)).chain(moves).chain([Event::Reaches { mark: 2 }]);
     workload(process(0, maps, body), v.count("touch_ns"), marks(&["filled", "warm", "moved"]))
-}
-
-fn divisor(mut a: u64, mut b: u64) -> u64 {
-    while b > 0 {
-        (a, b) = (b, a % b);
-    }
-    a
 }

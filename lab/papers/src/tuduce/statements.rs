@@ -1,6 +1,6 @@
 //! Statements of Tuduce and Gross.
 
-use super::{AREAS, EFFECTS, FIXED, GRIDS, NS2, NS2_P4, QSIM, RAND, SMV};
+use super::{AREAS, EFFECTS, FIXED, GRIDS, NS2, NS2_P4, PAPER, QSIM, RAND, SMV};
 use crate::statement::{Numbers, Statement};
 use std::ops::RangeInclusive;
 
@@ -19,6 +19,18 @@ fn of_all(n: &Numbers, so: impl Fn(&dyn Fn(&str) -> Option<f64>) -> Option<bool>
     GRIDS.iter().map(of).try_fold(true, |all, one| Some(all && one?))
 }
 
+/// Whether each of these numbers divided by the printed one is in the range.
+fn as_printed(n: &Numbers, names: impl IntoIterator<Item = String>, range: RangeInclusive<f64>) -> Option<bool> {
+    let printed = PAPER.published();
+    let near = |name: String| Some(range.contains(&(n.get(&name)? / printed.get(&name).expect("it is printed"))));
+    names.into_iter().try_fold(true, |all, name| near(name).map(|near| all && near))
+}
+
+/// From the printed number divided by `factor` to that times `factor`.
+fn to(factor: f64) -> RangeInclusive<f64> {
+    1.0 / factor..=factor
+}
+
 const GROWS: &str = "The area gets one zone at a look. Until it has its size, some pages go to the disk, and each comes back from there by a \
     seek of its own: in some runs that takes most of the time.";
 const FITS: &str = "The area holds nearly all that does not fit, so that little is read from the disk any more: what is left is the codec. What \
@@ -30,10 +42,6 @@ const SMALL: &str = "At 7 % smaller areas suffice. By the printed areas the pape
     is lost in blocks.";
 const ENTRIES: &str = "Free entries count as room, so that an area with few entries grows until it has enough. It takes more memory then, and \
     hardly more time.";
-
-/// Printed slowdowns of SMV without compression, from 87 to 73 % of its memory.
-const SMV_PENTIUM_4: [f64; 7] = [67.16, 217.83, 405.16, 600.16, 774.16, 941.5, 1464.83];
-const SMV_G5: [f64; 7] = [29.0, 121.0, 216.0, 329.0, 490.0, 565.0, 678.0];
 
 /// All statements.
 pub static STATEMENTS: &[Statement] = &[
@@ -61,11 +69,7 @@ pub static STATEMENTS: &[Statement] = &[
         "without compression rand takes as long as printed (to a sixth)",
         "539 5485 47 617 s",
         &["without(rand 1.2 7)", "without(rand 1.4 7)", "without(rand 1.8 7)"],
-        |n| {
-            let near = [("1.2", 538.62), ("1.4", 5484.75), ("1.8", 47_617.38)]
-                .map(|(size, s)| n.within(&[&format!("without(rand {size} 7)")], s / 1.17, s * 1.17));
-            Some(near.into_iter().collect::<Option<Vec<_>>>()?.into_iter().all(|near| near))
-        },
+        |n| as_printed(n, RAND.map(|size| format!("without(rand {size} 7)")), to(1.17)),
         "",
     ),
     Statement::new(
@@ -86,10 +90,7 @@ pub static STATEMENTS: &[Statement] = &[
         &["area(rand 1.2 7)", "area(rand 1.4 7)", "area(rand 1.8 7)"],
         |n| {
             let rising = n.rising(&["area(rand 1.2 7)", "area(rand 1.4 7)", "area(rand 1.8 7)"])?;
-            let near = [("1.2", 64.0), ("1.4", 96.0), ("1.8", 140.0)].map(|(size, mb)| {
-                Some((0.5..=1.5).contains(&(n.get(&format!("area(rand {size} 7)"))? / mb)))
-            });
-            Some(rising && near.into_iter().collect::<Option<Vec<_>>>()?.into_iter().all(|near| near))
+            Some(as_printed(n, RAND.map(|size| format!("area(rand {size} 7)")), 0.5..=1.5)? && rising)
         },
         SMALL,
     ),
@@ -128,10 +129,7 @@ pub static STATEMENTS: &[Statement] = &[
         "without compression SMV is slower at 80 % than with all memory by as much as printed (to a third)",
         "600 (Pentium 4), 329 (G5)",
         &["slowdown(smv 80)", "slowdown(smv g5 80)"],
-        |n| {
-            let near = |name: &str, printed: f64| n.within(&[name], printed / 1.33, printed * 1.33);
-            Some(near("slowdown(smv 80)", 600.0)? && near("slowdown(smv g5 80)", 329.0)?)
-        },
+        |n| as_printed(n, ["smv", "smv g5"].map(|name| format!("slowdown({name} 80)")), to(1.33)),
         "",
     ),
     Statement::new(
@@ -140,14 +138,8 @@ pub static STATEMENTS: &[Statement] = &[
         "67 to 1465 (Pentium 4), 29 to 678 (G5)",
         &["slowdown(smv 87)", "slowdown(smv 73)", "slowdown(smv g5 87)", "slowdown(smv g5 73)"],
         |n| {
-            let near = |name: &str, printed: [f64; 7]| {
-                let near = SMV[2..].iter().zip(printed).map(|(percent, by)| {
-                    n.within(&[&format!("slowdown({name} {percent})")], by / 1.5, by * 1.5)
-                });
-                Some(near.collect::<Option<Vec<_>>>()?.into_iter().all(|near| near))
-            };
-            let (pentium, g5) = (SMV_PENTIUM_4, SMV_G5);
-            Some(near("smv", pentium)? && near("smv g5", g5)?)
+            let of = |name: &'static str| SMV[2..].iter().map(move |percent| format!("slowdown({name} {percent})"));
+            as_printed(n, of("smv").chain(of("smv g5")), to(1.5))
         },
         "With 75 and 73 % of the memory the printed time grows by less than here.",
     ),
@@ -157,10 +149,10 @@ pub static STATEMENTS: &[Statement] = &[
         "1.03 to 4.03 beside 0.27 to 3.03",
         &["speedup(smv 87)", "speedup(smv g5 87)", "speedup(smv 73)", "speedup(smv g5 73)"],
         |n| {
-            let more = SMV.iter().skip_while(|percent| **percent != "87").map(|percent| {
-                n.less(&[&format!("speedup(smv g5 {percent})")], &[&format!("speedup(smv {percent})")])
-            });
-            Some(more.collect::<Option<Vec<_>>>()?.into_iter().all(|more| more))
+            SMV[2..].iter().try_fold(true, |all, percent| {
+                let more = n.less(&[&format!("speedup(smv g5 {percent})")], &[&format!("speedup(smv {percent})")])?;
+                Some(all && more)
+            })
         },
         "",
     )
@@ -177,12 +169,11 @@ pub static STATEMENTS: &[Statement] = &[
             "slowdown(ns2 1500 62%)",
         ],
         |n| {
-            let printed =
-                [("880 58%", 0.36), ("880 50%", 0.69), ("880 43%", 1.32), ("1500 68%", 0.11), ("1500 62%", 0.12)];
-            let near = printed.map(|(name, lost)| {
-                n.within(&[&format!("slowdown(ns2 {name})")], 1.0 + lost / 2.0, 1.0 + lost * 2.0)
-            });
-            Some(near.into_iter().collect::<Option<Vec<_>>>()?.into_iter().all(|near| near))
+            let printed = PAPER.published();
+            let lost = |of: &Numbers, name: &str| Some(of.get(&format!("slowdown(ns2 {name})"))? - 1.0);
+            ["880 58%", "880 50%", "880 43%", "1500 68%", "1500 62%"].into_iter().try_fold(true, |all, name| {
+                Some(all && to(2.0).contains(&(lost(n, name)? / lost(&printed, name)?)))
+            })
         },
         "",
     )
@@ -204,13 +195,8 @@ pub static STATEMENTS: &[Statement] = &[
         "145 205 275 s (Pentium 4), 243 345 398 s (G5)",
         &["without(ns2 p4 730 70%)", "without(ns2 p4 990 51%)", "without(ns2 730 70%)", "without(ns2 990 51%)"],
         |n| {
-            let near = |prefix: &str, printed: [f64; 3]| {
-                let near = NS2_P4.iter().zip(printed).map(|(name, s)| {
-                    n.within(&[&format!("without({prefix} {name})")], s / 1.33, s * 1.33)
-                });
-                Some(near.collect::<Option<Vec<_>>>()?.into_iter().all(|near| near))
-            };
-            Some(near("ns2 p4", [145.0, 205.0, 275.0])? && near("ns2", [243.0, 345.0, 398.0])?)
+            let of = |prefix: &'static str| NS2_P4.map(|name| format!("without({prefix} {name})"));
+            as_printed(n, of("ns2 p4").into_iter().chain(of("ns2")), to(1.33))
         },
         "Its time with all memory on the Pentium 4 is not printed; 0.6 of the G5's, as SMV's, is too much.",
     ),
@@ -248,14 +234,7 @@ pub static STATEMENTS: &[Statement] = &[
         "with 1 GB of RAM the gains are those printed (to a half)",
         "29.47 47.85 55.76 52.19",
         &["speedup(qsim 1.3 1)", "speedup(qsim 1.7 1)", "speedup(qsim 1.9 1)", "speedup(qsim 2.6 1)"],
-        |n| {
-            let near = |(size, printed): (&str, f64)| {
-                n.within(&[&format!("speedup(qsim {size} 1)")], printed / 1.5, printed * 1.5)
-            };
-            [("1.3", 29.47), ("1.7", 47.85), ("1.9", 55.76), ("2.6", 52.19)]
-                .into_iter()
-                .try_fold(true, |all, one| near(one).map(|near| all && near))
-        },
+        |n| as_printed(n, GRIDS.map(|(size, _)| format!("speedup(qsim {size} 1)")), to(1.5)),
         FITS,
     ),
     Statement::new(
