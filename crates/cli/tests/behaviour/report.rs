@@ -11,10 +11,15 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A dictionary that is filled and then read at random.
-const DICTIONARY: &str = "import random
+/// A dictionary that is filled and then read at random. Under memfit it is filled slowly until the process is paged: it
+/// has a thread more then. So the process is paged before all of its memory is in RAM, also on a busy machine.
+const DICTIONARY: &str = "import os, random, time
 random.seed(5)
-d = {n: [n, str(n) * 9, random.random()] for n in range(150_000)}
+d = {}
+for n in range(150_000):
+    d[n] = [n, str(n) * 9, random.random()]
+    if n % 1000 == 0 and 'MEMFIT_SOCKET' in os.environ and len(os.listdir('/proc/self/task')) == 1:
+        time.sleep(0.02)
 print(sum(d[random.randrange(150_000)][0] for _ in range(120_000)))
 ";
 const BROWSERS: [&str; 4] = ["chromium", "chromium-headless-shell", "chromium-browser", "google-chrome"];
