@@ -1,4 +1,5 @@
 """The Markdown table and the summary, from the result dict (schema: README.md)."""
+import scale
 from stats import geomean, spread
 
 MIB = 1 << 20
@@ -166,4 +167,21 @@ def below_markdown(result):
         if s.get("extra_ms_per_process") is not None:
             out += [f"Extra per process: **{s['extra_ms_per_process']:.3f} ms**; per `memfit run`: "
                     f"{s['extra_ms_per_run']:.2f} ms."]
+    return "\n".join(out) + "\n"
+
+
+def scale_markdown(result):
+    out = ["# Bench: scale", "", facts_text(result), ""]
+    if not result["complete"]:
+        out += ["**Incomplete: the bench was stopped.**", ""]
+    out += [f"What memfit adds to the run at {scale.BUDGET_PCT} % of the natural peak, divided by its page faults: median "
+            f"[min..max] over the rounds. CPU: {result['cpu_source']}. Ratio: CPU time over that of the first point of "
+            "its kind.", ""]
+    rows = []
+    for point, cpu, wall, ratio in scale.summary(result["scale"]):
+        faults = spread([r["faults"] for r in point["rounds"]])
+        rows.append([f"{point['value']} {point['kind']}", point["mib"], number(faults and faults["median"], 1000, 0),
+                     with_spread(cpu, 1000, 1), with_spread(wall, 1000, 1), number(ratio, 1, 2), point["why"]])
+    out += [table(["point", "MiB in all", "thousand faults", "CPU us a fault", "elapsed us a fault", "ratio", "remark"],
+                  rows)]
     return "\n".join(out) + "\n"

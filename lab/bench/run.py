@@ -21,6 +21,7 @@ import host  # noqa: E402
 import journal as jn  # noqa: E402
 import page  # noqa: E402
 import report  # noqa: E402
+import scale  # noqa: E402
 import tuner  # noqa: E402
 import whole  # noqa: E402
 import workloads  # noqa: E402
@@ -129,9 +130,9 @@ class Bench:
             for c in r["cells"]:
                 report.summarise(c)
             r["ratios"] = report.ratios(r)
-        name = "below" if "below" in r else "result"
+        name = next((kind for kind in ("below", "scale") if kind in r), "result")
         whole.write_json(f"{self.out}/{name}.json", r, indent=1)
-        text = report.below_markdown(r) if "below" in r else report.markdown(r)
+        text = {"below": report.below_markdown, "scale": report.scale_markdown}.get(name, report.markdown)(r)
         with open(f"{self.out}/{name}.md", "w") as f:
             f.write(text)
         return text
@@ -189,6 +190,15 @@ class Bench:
                 told = True
             time.sleep(1)
             self.check_time()
+
+    def measure_memfit(self, cmd, budget):
+        """A run of memfit alone, with the counters of its --stats."""
+        stats_path = f"{self.out}/run.stats"
+        if os.path.exists(stats_path):
+            os.unlink(stats_path)
+        r = measure(self, configs.Memfit(self).command(cmd, budget, stats_path), timeout=self.options.run_timeout)
+        self.add_stats(r, stats_path)
+        return r
 
     def up_and_measure(self, config, cmd, limit):
         timeout = min(self.options.run_timeout, max(1.0, self.deadline - time.monotonic()))
@@ -368,6 +378,7 @@ def parse(argv):
     p.add_argument("--below-memory", help="-m of --below-budget (default 75 %% of RAM)")
     p.add_argument("--startup-count", type=int, default=200, help="processes of the start-up loop; 0 leaves it out")
     p.add_argument("--startup-repeats", type=int, default=5)
+    p.add_argument("--scale", action="store_true", help="what a page fault costs by threads, by processes and by size")
     p.add_argument("--report", metavar="FILE.html", help="write the results as a page for a browser, too")
     p.add_argument("--from", dest="source", metavar="RESULT", help="with --report: of this result.json or below.json, without a run")
     argv, cmd = (argv[:argv.index("--")], argv[argv.index("--") + 1:]) if "--" in argv else (argv, [])
@@ -384,6 +395,8 @@ def parse(argv):
         p.error("--from is for --report")
     if cmd and not o.below_budget:
         p.error("a command is for --below-budget")
+    if o.scale and (o.below_budget or o.report):
+        p.error("--scale is for itself: without --below-budget and --report")
     if o.rounds < 1 or o.pairs < 1 or any(not 5 <= b <= 100 for b in o.budgets):
         p.error("--rounds and --pairs start at 1, --budgets lie between 5 and 100")
     try:
@@ -400,7 +413,7 @@ def prepare_result(bench, skipped):
     keep = ("quick", "rounds", "budgets", "tolerance", "run_timeout", "swappiness", "page_cluster", "pairs",
             "memfit_arg", "below_memory", "zram_codec")
     bench.result.update(
-        schema=SCHEMA, kind="below" if o.below_budget else "compare", complete=False, notes=[],
+        schema=SCHEMA, kind="below" if o.below_budget else "scale" if o.scale else "compare", complete=False, notes=[],
         options={k: getattr(o, k) for k in keep}, skipped=skipped, zram_codec=None, zswap_codec=None,
         facts=host.facts(bench.out, o.memfit if have else None, workloads.find_python(["random"])),
         cgroup_version=bench.cgroups.version if bench.cgroups else None)
@@ -430,10 +443,14 @@ def below_items(bench):
 def execute(bench, names, skipped):
     o, r = bench.options, bench.result
     prepare_result(bench, skipped)
-    if o.below_budget:
+    if o.below_budget or o.scale:
         r["cpu_source"] = "whole tree from a fresh cgroup" if bench.cgroups else "wait4 of the command only"
+    if o.below_budget:
         below.run(bench, below_items(bench), log)
         bad = [c for c in r["below"] if c["status"] != "ok"] or r.get("startup", {}).get("status") == "failed"
+    elif o.scale:
+        scale.run(bench, log)
+        bad = [point for point in r["scale"] if point["status"] != "ok"]
     else:
         bench.compare(names)
         others = [x.get("other_cpus", 0) for c in r["cells"] for x in c["rounds"]]
@@ -457,9 +474,10 @@ def main(argv):
         log(f"refused: {e}")
         return 2
     root = os.geteuid() == 0
-    names, skipped = configs.available(["memfit"] if o.below_budget else o.configs, o, root)
-    if o.below_budget and "memfit" in skipped:
-        shout(f"--below-budget SKIPPED: {skipped['memfit']}")
+    alone = "--below-budget" if o.below_budget else "--scale" if o.scale else None
+    names, skipped = configs.available(["memfit"] if alone else o.configs, o, root)
+    if alone and "memfit" in skipped:
+        shout(f"{alone} SKIPPED: {skipped['memfit']}")
         return 2
     bench, code, text = Bench(o), 1, None
     try:
@@ -473,7 +491,7 @@ def main(argv):
         code = 128 + getattr(signal, str(e)) if str(e).startswith("SIG") else 3
     finally:
         bench.close()
-    if bench.result.get("cells") or bench.result.get("below"):
+    if any(bench.result.get(kind) for kind in ("cells", "below", "scale")):
         text = bench.save()
         print(text)
         log(f"results: {os.path.relpath(bench.out)}/")

@@ -19,6 +19,7 @@ import journal  # noqa: E402
 import page  # noqa: E402
 import report  # noqa: E402
 import run  # noqa: E402
+import scale  # noqa: E402
 import stats  # noqa: E402
 import tuner  # noqa: E402
 import workloads  # noqa: E402
@@ -239,6 +240,20 @@ class Page(unittest.TestCase):
         self.assertEqual(startup["tables"][0]["rows"][1][:2], ["memfit", 2.5e6])
         self.assertIn("For 1 of 1 commands", shown["says"])
 
+    def test_scale(self):
+        run_of = lambda cpu, wall, faults=None: {"cpu_ns": cpu, "wall_ns": wall, "stats": faults and {"faults": {"total": faults}}}
+        self.assertEqual(scale.costs(run_of(1000, 500), run_of(9000, 4500, 200)),
+                         {"faults": 200, "cpu_per_fault_ns": 40, "wall_per_fault_ns": 20})
+        self.assertIsNone(scale.costs(run_of(1, 1), run_of(2, 2))["cpu_per_fault_ns"])
+        point = lambda kind, n, *cpu: {"kind": kind, "value": n, "mib": 400, "why": "", "rounds": [
+            {"faults": 1000, "cpu_per_fault_ns": c, "wall_per_fault_ns": c / 2} for c in cpu]}
+        points = [point("threads", 1, 30e3, 40e3, 50e3), point("threads", 4, 60e3), point("processes", 1), point("processes", 2, 10e3)]
+        points[2]["why"] = "outputs differ"
+        self.assertEqual([ratio for *_, ratio in scale.summary(points)], [1, 1.5, None, None])
+        text = report.scale_markdown({**result(), "cpu_source": "wait4", "scale": points})
+        self.assertIn("| 4 threads | 400 | 1 | 60.0 [60.0..60.0] | 30.0 [30.0..30.0] | 1.50 |  |", text)
+        self.assertIn("| 1 processes | 400 | – | – | – | – | outputs differ |", text)
+
     def test_what_is_wrong_is_named_and_leaves_no_page(self):
         self.save(result())
         cases = [(["--from", f"{self.dir}/none"], "none: it cannot be read: No such file")]
@@ -378,6 +393,8 @@ class Programs(unittest.TestCase):
                             "--out", self.out], capture_output=True, text=True)
         self.assertEqual(r.returncode, 2)
         self.assertIn("SKIPPED", r.stderr)
+        with self.assertRaises(SystemExit):
+            run.parse(["--scale", "--below-budget"])
 
 
 if __name__ == "__main__":

@@ -383,10 +383,10 @@ impl Core {
         None
     }
 
-    /// Whether a batch would find too few staging slots.
+    /// Whether too few staging slots are free for a batch, over all processes.
     pub fn slots_short(&self) -> bool {
         let cap = u64::from(self.tunables.staging_slots);
-        self.totals_staged() + (BATCH_PAGES as u64).min(cap / 2) > cap
+        self.totals_staged() + (BATCH_PAGES as u64).min(cap / 2) > self.usable_slots()
     }
 
     /// Judges whether the resident pages are at their floor, so that only the pool can become

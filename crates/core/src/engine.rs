@@ -409,7 +409,12 @@ impl Core {
 
     /// Staging slots in use.
     pub fn totals_staged(&self) -> u64 {
-        u64::from(self.staging.in_use())
+        u64::from(self.staging.in_use)
+    }
+
+    /// Most staging slots that shall hold a page.
+    pub fn usable_slots(&self) -> u64 {
+        u64::from(self.staging.usable())
     }
 
     /// Says whether the swap tier takes pages now. While it does not, incompressible pages go to
@@ -427,7 +432,7 @@ impl Core {
     /// Totals for statistics; O(runs).
     pub fn totals(&self, tick: u64) -> Totals {
         Totals {
-            staged: u64::from(self.staging.in_use()),
+            staged: u64::from(self.staging.in_use),
             quarantined: self.table.procs.iter().flatten().map(|p| p.quarantined_pages).sum(),
             evicting: self.table.procs.iter().flatten().map(|p| p.evicting_pages).sum(),
             parked: self.table.parked_pages(tick),
@@ -472,7 +477,8 @@ impl Core {
                 _ => {}
             }
         }
-        assert_eq!(slots, u64::from(self.staging.in_use()), "staging slots in use");
+        assert_eq!(slots, u64::from(self.staging.in_use), "staging slots in use");
+        self.staging.check();
         assert_eq!(zpages, self.pool.usage().zpages, "zpages");
         self.objects.check();
         self.pool_control.check(&self.objects);

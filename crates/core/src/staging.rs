@@ -3,9 +3,16 @@
 use crate::ids::{AreaId, StagingSlot};
 use alloc::vec::Vec;
 
+/// Most slots that one area gives to another at once.
+const SHRINK: usize = 64;
+/// With so many slots at hand an area takes none of another one: so many pages are worth a batch.
+const ENOUGH: u32 = 32;
+/// Several areas together leave one of so many slots free.
+const SLACK_PART: u32 = 4;
+
 #[derive(Debug)]
 struct Area {
-    /// Free slots that still hold memory; the last one was used last.
+    /// Free slots that still hold memory; the last one is taken next.
     free: Vec<u32>,
     /// Punched slots: free, but the kernel must allocate their memory again.
     punched: Vec<u32>,
@@ -22,6 +29,8 @@ pub(crate) struct Staging {
     areas: Vec<Option<Area>>,
     /// Slots that hold memory, over all areas.
     pub allocated: u32,
+    /// Of these, slots in use.
+    pub in_use: u32,
     /// Most slots that may hold memory.
     pub cap: u32,
     /// Slots whose memory the pager must give back.
@@ -32,7 +41,7 @@ pub(crate) struct Staging {
 
 impl Staging {
     pub fn new(cap: u32) -> Staging {
-        Staging { areas: Vec::new(), allocated: 0, cap, punch: Vec::new(), closed: Vec::new() }
+        Staging { areas: Vec::new(), allocated: 0, in_use: 0, cap, punch: Vec::new(), closed: Vec::new() }
     }
 
     pub fn add_area(&mut self, capacity: u32) -> AreaId {
@@ -62,16 +71,38 @@ impl Staging {
         let area = self.area(id);
         let index = area.free.pop()?;
         area.in_use += 1;
+        self.in_use += 1;
         Some(StagingSlot { area: id, index })
     }
 
-    /// Number of slots that can be taken from this area.
+    /// Number of slots that shall be taken from this area. If few are at hand, they become
+    /// [`ENOUGH`] with memory of other areas.
     pub fn room(&self, id: AreaId) -> u32 {
         let area = self.areas[id.0 as usize].as_ref().expect("staging area exists");
         let free = area.free.len() as u32;
-        let elsewhere = self.areas.iter().flatten().map(|area| area.free.len() as u32).sum::<u32>() - free;
         let fresh = area.punched.len() as u32 + area.capacity - area.next_fresh;
-        free + fresh.min(self.cap.saturating_sub(self.allocated) + elsewhere)
+        let unallocated = self.cap.saturating_sub(self.allocated);
+        let at_hand = free + fresh.min(unallocated);
+        let elsewhere = self.allocated - self.in_use - free;
+        let room = if at_hand >= ENOUGH { at_hand } else { (free + fresh.min(unallocated + elsewhere)).min(ENOUGH) };
+        room.min(self.usable().saturating_sub(self.in_use))
+    }
+
+    /// Most slots that shall be in use.
+    pub fn usable(&self) -> u32 {
+        self.cap - self.slack()
+    }
+
+    /// Slots that stay free where several areas share the limit, so that each has some for its next
+    /// batch. To take a slot of another area costs a system call, the kernel's work for a new page,
+    /// and a page fault of the pager.
+    fn slack(&self) -> u32 {
+        let several = self.areas.iter().flatten().nth(1).is_some();
+        if several {
+            self.cap / SLACK_PART
+        } else {
+            0
+        }
     }
 
     fn grow(&mut self, id: AreaId) -> bool {
@@ -92,19 +123,16 @@ impl Staging {
         true
     }
 
-    /// Punches a free slot of another area.
+    /// Punches free slots of the area that has most of them.
     fn shrink_another(&mut self, but: AreaId) -> bool {
-        for (i, area) in self.areas.iter_mut().enumerate() {
-            let Some(area) = area else { continue };
-            if i as u32 != but.0 && !area.free.is_empty() {
-                let index = area.free.remove(0);
-                area.punched.push(index);
-                self.punch.push(StagingSlot { area: AreaId(i as u32), index });
-                self.allocated -= 1;
-                return true;
-            }
+        let free = |area: &Option<Area>| area.as_ref().map_or(0, |area| area.free.len());
+        let others = (0..self.areas.len()).filter(|&i| i as u32 != but.0);
+        let Some(most) = others.rev().max_by_key(|&i| free(&self.areas[i])) else { return false };
+        let free = free(&self.areas[most]);
+        if free > 0 {
+            self.release(AreaId(most as u32), free.div_ceil(2).min(SHRINK));
         }
-        false
+        free > 0
     }
 
     pub fn give_back(&mut self, slot: StagingSlot) {
@@ -112,6 +140,7 @@ impl Staging {
         assert!(area.in_use > 0 && !area.free.contains_debug(slot.index), "staging slot freed twice");
         area.in_use -= 1;
         area.free.push(slot.index);
+        self.in_use -= 1;
         self.drop_if_done(slot.area);
     }
 
@@ -135,6 +164,14 @@ impl Staging {
         self.drop_if_done(id);
     }
 
+    /// Panics if the sums are not those of the areas.
+    pub fn check(&self) {
+        let areas = || self.areas.iter().flatten();
+        assert_eq!(self.in_use, areas().map(|area| area.in_use).sum::<u32>(), "staging slots in use");
+        let with_memory = areas().map(|area| area.in_use + area.free.len() as u32).sum::<u32>();
+        assert_eq!(self.allocated, with_memory, "staging slots with memory");
+    }
+
     fn drop_if_done(&mut self, id: AreaId) {
         let area = self.area(id);
         if area.orphan && area.in_use == 0 {
@@ -143,11 +180,6 @@ impl Staging {
             self.punch.retain(|slot| slot.area != id);
             self.closed.push(id);
         }
-    }
-
-    /// Slots in use over all areas.
-    pub fn in_use(&self) -> u32 {
-        self.areas.iter().flatten().map(|a| a.in_use).sum()
     }
 }
 
@@ -179,17 +211,51 @@ mod tests {
     }
 
     #[test]
-    fn the_room_of_an_area_is_what_it_gives() {
-        let mut staging = Staging::new(6);
-        let (a, b) = (staging.add_area(8), staging.add_area(3));
-        assert_eq!((staging.room(a), staging.room(b)), (6, 3));
-        let slots: Vec<_> = (0..4).map(|_| staging.take(a).unwrap()).collect();
-        assert_eq!((staging.room(a), staging.room(b)), (2, 2), "the cap");
+    fn the_room_of_an_area_leaves_a_quarter_free_if_there_are_others() {
+        let mut staging = Staging::new(8);
+        let a = staging.add_area(16);
+        assert_eq!((staging.room(a), staging.slack()), (8, 0));
+        let b = staging.add_area(3);
+        assert_eq!((staging.room(a), staging.room(b), staging.slack()), (6, 3, 2));
+        let slots: Vec<_> = (0..5).map(|_| staging.take(a).unwrap()).collect();
+        assert_eq!((staging.room(a), staging.room(b)), (1, 1));
         slots[..2].iter().for_each(|&slot| staging.give_back(slot));
-        assert_eq!((staging.room(a), staging.room(b)), (4, 3), "and what the other does not use");
+        assert_eq!((staging.room(a), staging.room(b), staging.in_use), (3, 3, 3));
         (0..3).for_each(|_| assert!(staging.take(b).is_some()));
-        assert_eq!((staging.room(a), staging.room(b)), (1, 0), "one of its free ones was punched");
-        assert!(staging.take(b).is_none() && staging.take(a).is_some() && staging.take(a).is_none());
+        assert_eq!((staging.room(a), staging.room(b)), (0, 0));
+        assert!(staging.take(b).is_none() && staging.take(a).is_some(), "a batch that is under way may take more");
+    }
+
+    #[test]
+    fn an_area_with_enough_slots_takes_none_of_another() {
+        let mut staging = Staging::new(4 * ENOUGH);
+        let (a, b) = (staging.add_area(8 * ENOUGH), staging.add_area(8 * ENOUGH));
+        let of_a: Vec<_> = (0..3 * ENOUGH).map(|_| staging.take(a).unwrap()).collect();
+        of_a.into_iter().for_each(|slot| staging.give_back(slot));
+        assert_eq!(staging.room(b), ENOUGH, "what has no memory yet");
+        let taken: Vec<_> = (0..ENOUGH).map(|_| staging.take(b).unwrap()).collect();
+        assert!(staging.punch.is_empty());
+        assert_eq!(staging.room(b), ENOUGH, "of those of the other");
+        assert!(staging.take(b).is_some() && !staging.punch.is_empty());
+        taken.into_iter().for_each(|slot| staging.give_back(slot));
+        let room = staging.room(b);
+        assert!((ENOUGH..2 * ENOUGH + SHRINK as u32).contains(&room), "{room}: its own");
+        let before = staging.punch.len();
+        (0..room).for_each(|_| assert!(staging.take(b).is_some()));
+        assert_eq!(staging.punch.len(), before);
+    }
+
+    #[test]
+    fn the_area_with_most_free_slots_gives_some() {
+        let mut staging = Staging::new(8);
+        let (a, b, c) = (staging.add_area(8), staging.add_area(8), staging.add_area(8));
+        let of_a: Vec<_> = (0..2).map(|_| staging.take(a).unwrap()).collect();
+        let of_b: Vec<_> = (0..6).map(|_| staging.take(b).unwrap()).collect();
+        of_a.into_iter().for_each(|slot| staging.give_back(slot));
+        of_b[..4].iter().for_each(|&slot| staging.give_back(slot));
+        assert!(staging.take(c).is_some());
+        assert_eq!((staging.punch.as_slice(), staging.allocated), (&of_b[2..4], 7), "half of them");
+        assert!(staging.take(c).is_some() && staging.punch.len() == 2);
     }
 
     #[test]
@@ -201,7 +267,7 @@ mod tests {
         assert!(!staging.release(a, 2));
         assert_eq!((staging.punch.as_slice(), staging.allocated), (&slots[2..], 2));
         assert!(staging.release(a, 2) && staging.release(a, 2));
-        assert_eq!((staging.punch.len(), staging.allocated, staging.room(a), staging.room(b)), (3, 1, 3, 3));
+        assert_eq!((staging.punch.len(), staging.allocated, staging.room(a), staging.room(b)), (3, 1, 2, 2));
         assert_eq!(staging.take(a), Some(slots[0]));
     }
 

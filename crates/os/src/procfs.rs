@@ -89,24 +89,36 @@ pub fn threads(pid: i32) -> u64 {
     fs::metadata(format!("/proc/{pid}/task")).map_or(0, |task| task.nlink().saturating_sub(2))
 }
 
+/// The id that was given last to a task in the pid namespace of this process. Tasks in namespaces
+/// inside of it have one here, too.
+pub fn newest_task() -> Option<u64> {
+    fs::read_to_string("/proc/loadavg").ok()?.split_ascii_whitespace().nth(4)?.parse().ok()
+}
+
 /// Thread ids of a process, and possibly of some that have just ended. The kernel's list is cut at
 /// a thread that ends while the list is read. So it is read again, at most `TASK_READS` times,
 /// until it has not changed and is as long as the link count of the directory says.
 pub fn tasks(pid: i32) -> Vec<i32> {
+    all_tasks(pid).0
+}
+
+/// As [`tasks`], and whether these are all.
+pub fn all_tasks(pid: i32) -> (Vec<i32>, bool) {
     let path = format!("/proc/{pid}/task");
-    let (mut all, mut last) = (Vec::new(), Vec::new());
+    let (mut all, mut last, mut whole) = (Vec::new(), Vec::new(), false);
     for _ in 0..TASK_READS {
         let Ok(entries) = fs::read_dir(&path) else { break };
         let tasks: Vec<i32> = entries.filter_map(|e| e.ok()?.file_name().to_str()?.parse().ok()).collect();
         all.extend_from_slice(&tasks);
-        if tasks == last && tasks.len() as u64 >= threads(pid) {
+        whole = !tasks.is_empty() && tasks == last && tasks.len() as u64 >= threads(pid);
+        if whole {
             break;
         }
         last = tasks;
     }
     all.sort_unstable();
     all.dedup();
-    all
+    (all, whole)
 }
 
 /// The thread of a process with this id in the PID namespace of the process.

@@ -4,8 +4,8 @@
 //! us, and to read its sizes 1.4, its threads 20. So a sample asks for the time, and looks at those
 //! alone that have run. Memory can also change while no thread of its process runs: a vfork child
 //! has it, another process writes to it, the kernel makes huge pages of it. A process that lends
-//! its memory counts as one that runs, and so do those that ran a moment ago, which may do so
-//! unknown to us. All else is found in rotation.
+//! its memory counts as one that runs. So do those that ran a moment ago, which may do so unknown to
+//! us, unless there are many processes. All else is found in rotation.
 
 use crate::clients::Client;
 use memfit_os::procfs::{self, Rss};
@@ -16,7 +16,8 @@ use std::time::{Duration, Instant};
 /// More are read in turn. That of 400 is as often as their sizes could be read, each one in each
 /// sample.
 const CLOCKS: usize = 256;
-/// Processes at rest whose sizes are read, the same.
+/// Processes whose sizes are read for each millisecond though their CPU time is as before. If there
+/// are no more of them, those that ran a moment ago are read in each sample.
 const SIZES: usize = 16;
 /// How long a process counts as one that runs: longer than it takes to find who has its memory.
 const RESTS_AFTER: Duration = Duration::from_millis(600);
@@ -46,6 +47,8 @@ pub struct Turns {
 pub struct Turn {
     pub clock: bool,
     pub size: bool,
+    /// There are so few that no size need wait for its turn.
+    pub few: bool,
 }
 
 impl Turns {
@@ -53,7 +56,7 @@ impl Turns {
     pub fn next(&mut self, all: usize, elapsed: Duration) -> impl Fn(usize) -> Turn {
         let ms = elapsed.as_millis().clamp(1, 1000) as usize;
         let (clock, size) = (self.clocks.turn(all, CLOCKS * ms), self.sizes.turn(all, SIZES * ms));
-        move |index| Turn { clock: clock(index), size: size(index) }
+        move |index| Turn { clock: clock(index), size: size(index), few: all <= SIZES }
     }
 }
 
@@ -81,7 +84,7 @@ impl Watch {
                 return true;
             }
         }
-        restless || turn.size
+        (restless && turn.few) || turn.size
     }
 
     /// The CPU time that it had then.
@@ -116,8 +119,8 @@ mod tests {
     use super::*;
 
     const MS: Duration = Duration::from_millis(1);
-    const NONE: Turn = Turn { clock: false, size: false };
-    const CLOCK: Turn = Turn { clock: true, size: false };
+    const NONE: Turn = Turn { clock: false, size: false, few: true };
+    const CLOCK: Turn = Turn { clock: true, ..NONE };
 
     #[test]
     fn who_runs_is_looked_at_and_who_rests_in_turn() {
@@ -126,8 +129,9 @@ mod tests {
         let cpu = |ns| move || Some(Duration::from_nanos(ns));
         assert!(watch.is_due(NONE, start, cpu(5)), "it is new");
         assert!(watch.is_due(NONE, at(500), cpu(5)), "it may have lent its memory");
+        assert!(!watch.is_due(Turn { few: false, ..NONE }, at(500), cpu(5)), "of many, in turn");
         assert!(!watch.is_due(CLOCK, at(700), cpu(5)) && !watch.is_due(NONE, at(700), || unreachable!()));
-        assert!(watch.is_due(Turn { clock: false, size: true }, at(700), || unreachable!()));
+        assert!(watch.is_due(Turn { size: true, ..NONE }, at(700), || unreachable!()));
         watch.not_drained = false;
         assert!(watch.is_due(CLOCK, at(701), cpu(6)) && watch.not_drained, "it has run");
         assert!(watch.ran_within(MS, at(702)) && !watch.ran_within(MS, at(703)));

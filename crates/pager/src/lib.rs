@@ -49,6 +49,7 @@ mod state;
 mod stats;
 mod stopped;
 mod swap;
+mod tasks;
 pub mod timeline;
 mod trainer;
 mod turns;

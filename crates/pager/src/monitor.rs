@@ -13,6 +13,7 @@ use crate::pressure::Pressure;
 use crate::proc::{send_command, Proc};
 use crate::state::Shared;
 use crate::stats;
+use crate::tasks::{NewestTask, Threads};
 use crate::timeline::Bytes;
 use crate::wake;
 use memfit_os::procfs::{self, Rss, RssReader};
@@ -131,6 +132,7 @@ struct Monitor {
     uses: UseSampler,
     pressure: Pressure,
     looks: Looks,
+    newest_task: NewestTask,
 }
 
 /// A process of the tree whose stub has not said hello, or that has none.
@@ -158,8 +160,8 @@ pub struct Scan {
     data: u64,
     cost: Duration,
     again: bool,
-    threads: u64,
-    /// When they were read, and the CPU time of the process then.
+    threads: Threads,
+    /// When they were looked at, and the CPU time of the process then.
     threads_at: Instant,
     cpu: Option<Duration>,
 }
@@ -186,6 +188,7 @@ pub fn run(desk: Arc<Desk>) {
         uses: UseSampler::new(desk.config.automatic),
         pressure: Pressure::default(),
         looks: Looks::default(),
+        newest_task: NewestTask::new(),
         desk,
         since: now,
         own,
@@ -242,6 +245,8 @@ impl Monitor {
         let turn = self.turns.next(clients.len(), now - std::mem::replace(&mut self.last_sample, now));
         let mut sizes: Vec<(&Arc<Client>, Rss)> =
             newest.filter_map(|(i, client)| Some((client, idle::size(client, turn(i), now)?))).collect();
+        // After the CPU times: who makes a thread from now on gains some until the next sample.
+        self.newest_task.update(Instant::now());
         // The oldest are attached first.
         sizes.reverse();
         for &(client, ref rss) in &sizes {
@@ -264,8 +269,7 @@ impl Monitor {
         let unmanaged = (total + staging).saturating_sub(managed);
         let grew = unmanaged > shared.budget.unmanaged.swap(unmanaged, Relaxed) + self.growth_bytes();
         let free = shared.budget.free();
-        let little = free < shared.budget.sizes.register as i64;
-        if grew && little {
+        if grew && free < shared.budget.sizes.register as i64 {
             self.fast_growth_until = Instant::now() + FAST_GROWTH_FOR;
         }
         let fast_growth = Instant::now() < self.fast_growth_until;
@@ -375,14 +379,25 @@ impl Monitor {
             let grown = unmanaged > last.unmanaged + growth;
             let mut due = grown || rss.mapped != last.mapped || last.again;
             if !due && cpu != last.cpu {
-                if last.threads_at.elapsed() <= THREADS_EVERY {
+                if last.threads_at.elapsed() <= THREADS_EVERY || !self.newest_task.was_read_since(self.last_sample) {
                     return false;
                 }
                 // A thread on the stack of an ended one maps nothing, and must be pinned all the
                 // same.
-                (last.threads_at, last.cpu) = (Instant::now(), cpu);
-                threads = Some(thread_set(proc));
-                due = threads != Some(last.threads);
+                let now = Instant::now();
+                last.threads_at = now;
+                if last.threads.may_differ(self.newest_task.steady(now), now) {
+                    let listed = Threads::list(proc, self.newest_task.steady(now), now);
+                    due = listed.differ(&last.threads);
+                    if !due {
+                        last.threads = listed;
+                    }
+                    threads = Some(listed);
+                }
+                // If the scan must wait for its turn, the threads are listed again.
+                if !due {
+                    last.cpu = cpu;
+                }
             }
             // Scans of a process with thousands of mappings must not take all the time.
             let emergency = shared.budget.fast_growth.load(Relaxed) && grown;
@@ -397,7 +412,7 @@ impl Monitor {
         }
         let start = Instant::now();
         // Before the scan: a thread that starts during it is new at the next one.
-        let threads = threads.unwrap_or_else(|| thread_set(proc));
+        let threads = threads.unwrap_or_else(|| Threads::list(proc, self.newest_task.steady(start), start));
         let found = adopt::rescan(shared, proc);
         let unmanaged = rss.anon.saturating_sub(present_bytes(shared, proc));
         let cost = start.elapsed();
@@ -661,14 +676,6 @@ fn shares_memory(process: &proctree::ProcStat, clients: &[Arc<Client>]) -> bool 
     };
     let lender = parent().or_else(as_large);
     lender.inspect(|client| client.lends.store(true, Relaxed)).is_some() || same(process.ppid)
-}
-
-/// A number that changes with the set of threads, and when one of them sets its robust list: only
-/// that shows where its descriptor is.
-fn thread_set(proc: &Proc) -> u64 {
-    let mix = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let of = |&tid: &i32| mix(mix(tid as u64 + 1) ^ procfs::robust_list(tid).unwrap_or(0));
-    proc.pid().map(procfs::tasks).unwrap_or_default().iter().map(of).fold(0, |sum, n| sum ^ n)
 }
 
 /// Evicted pages of processes that share some after a fork.

@@ -18,7 +18,9 @@ use memfit_os::memory::{futex_wait, futex_wake, Segment};
 use memfit_os::messages::bytes_of;
 use memfit_os::procfs;
 use memfit_os::uffd::Uffd;
-use memfit_wire::{Command, Ring, BATCH, BATCH_PAGES, BATCH_RANGES, CLOSED, DONTFORK, IN_MOVE, POPULATE, RING_BYTES};
+use memfit_wire::{
+    Command, Ring, BATCH, BATCH_PAGES, BATCH_RANGES, CLOSED, DONTFORK, IN_MOVE, POPULATE, RING_BYTES, STUB_WAITS,
+};
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*};
@@ -435,8 +437,9 @@ impl Proc {
     /// Lets the stub go on.
     pub fn open_gate(&self) {
         let Some(ring) = self.ring() else { return };
-        ring.gate.fetch_and(!CLOSED, SeqCst);
-        futex_wake(&ring.gate);
+        if ring.gate.fetch_and(!(CLOSED | STUB_WAITS), SeqCst) & STUB_WAITS != 0 {
+            futex_wake(&ring.gate);
+        }
     }
 
     /// Collects the answers; returns how many pages were evicted. With `cancel` (the gate must be

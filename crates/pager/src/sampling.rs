@@ -328,8 +328,7 @@ fn claim(shared: &Shared, proc: &Proc, regions: &mut Vec<u64>) -> Vec<Victim> {
     let mut victims: Vec<Victim> = Vec::new();
     let mut pages = 0;
     let mut state = shared.lock();
-    let slots = shared.budget.sizes.staging / 4096;
-    let free = slots.saturating_sub(state.core.totals_staged());
+    let free = state.core.usable_slots().saturating_sub(state.core.totals_staged());
     let room = free.min(BATCH_PAGES as u64);
     // Each part of a region with holes is a range.
     while pages + REGION_PAGES <= room && victims.len() + REGION_PAGES as usize / 2 <= BATCH_RANGES {

@@ -155,7 +155,7 @@ impl Shared {
             cpus: CpuUse::default(),
             ending: AtomicBool::new(false),
             raw: Lock::new(Vec::new()),
-            spare: Spare::new(&dictionaries),
+            spare: Spare::new(&dictionaries, budget),
             dictionaries,
             sampling: None,
             regions: None,

@@ -18,7 +18,7 @@ use memfit_wire::uffd::{
 };
 use memfit_wire::{
     Range, Ring, BATCH_PAGES, BATCH_RANGES, CLOSED, DESCRIPTOR, DOFORK, DONTFORK, FATAL_ACCESS, FATAL_BATCH,
-    FATAL_FLUSH, FATAL_WINDOW, IN_CALL, IN_MOVE, NOT_OPENED, POPULATE, RING_BYTES, WINDOWS, WINDOW_PAGES,
+    FATAL_FLUSH, FATAL_WINDOW, IN_CALL, IN_MOVE, NOT_OPENED, POPULATE, RING_BYTES, STUB_WAITS, WINDOWS, WINDOW_PAGES,
 };
 
 /// State for taking pages, made when the pager attaches the process.
@@ -221,8 +221,8 @@ impl Taker {
             }
             self.leave();
             let now = gate.load(SeqCst);
-            if now & CLOSED != 0 {
-                sys::futex_wait(gate, now, 100);
+            if now & CLOSED != 0 && gate.compare_exchange(now, now | STUB_WAITS, SeqCst, SeqCst).is_ok() {
+                sys::futex_wait(gate, now | STUB_WAITS, 100);
                 // After the death of the pager nobody opens the gate.
                 if sys::is_hung_up(self.socket) {
                     die();

@@ -16,7 +16,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 pub const PAGE_BYTES: usize = 4096;
 
 /// Protocol version. Pager and stub refuse any other.
-pub const VERSION: u32 = 9;
+pub const VERSION: u32 = 10;
 /// First word of each message from the stub: "memF".
 pub const MAGIC: u32 = 0x466d_656d;
 
@@ -275,6 +275,9 @@ pub struct ForkDoorbell {
 pub const IN_MOVE: u32 = 1;
 /// [`Ring::gate`]: the pager reads events; the stub must not start a MOVE.
 pub const CLOSED: u32 = 2;
+/// [`Ring::gate`]: the stub waits for the gate. The pager wakes it only if this is set, because
+/// the pager opens the gate often: at each fault while a batch is under way.
+pub const STUB_WAITS: u32 = 4;
 
 /// [`Ring::fatal`]: a slot of the window that should be empty was not, or a moved page could not be
 /// found.
@@ -312,7 +315,7 @@ pub struct Range {
 #[derive(Debug)]
 #[allow(missing_docs)]
 pub struct Ring {
-    /// [`IN_MOVE`] and [`CLOSED`]; a futex.
+    /// [`IN_MOVE`], [`CLOSED`] and [`STUB_WAITS`]; a futex.
     pub gate: AtomicU32,
     /// Number of the newest batch posted.
     pub posted: AtomicU32,

@@ -8,22 +8,29 @@ use memfit_codec::Dictionaries;
 use memfit_core::Origin;
 use std::sync::Arc;
 
-/// Fault buffers kept for reuse: about as many faults are served at once.
-const FAULT_BUFFERS: usize = 4;
+/// Fault buffers kept for reuse: about as many faults are served at once. One is kept for each of
+/// these bytes of the budget, since it takes a quarter of a MiB with its contexts, within a least
+/// and a greatest number.
+const BUDGET_BYTES: u64 = 16 << 20;
+const BUFFERS_MIN: u64 = 4;
+const BUFFERS_MAX: u64 = 16;
 /// Pages that a waiting fault compresses before it checks for room again: under 100 us.
 const HELP_PAGES: usize = 4;
 
 /// Buffers that no fault thread uses now, and a compressor.
 pub struct Spare {
     buffers: Lock<Vec<FaultBuffers>, { rank::FAULT_BUFFERS }>,
+    /// Most of them.
+    kept: usize,
     /// For waiting faults: one at a time compresses.
     helper: Lock<Compressor, { rank::HELPER }>,
 }
 
 impl Spare {
-    /// No buffers yet.
-    pub fn new(dictionaries: &Arc<Dictionaries>) -> Spare {
-        Spare { buffers: Lock::new(Vec::new()), helper: Lock::new(Compressor::new(dictionaries, None)) }
+    /// No buffers yet. The budget is in bytes.
+    pub fn new(dictionaries: &Arc<Dictionaries>, budget: u64) -> Spare {
+        let kept = (budget / BUDGET_BYTES).clamp(BUFFERS_MIN, BUFFERS_MAX) as usize;
+        Spare { buffers: Lock::new(Vec::new()), kept, helper: Lock::new(Compressor::new(dictionaries, None)) }
     }
 
     /// The buffers used last, which the CPU's caches may still hold, or new ones.
@@ -35,7 +42,7 @@ impl Spare {
     /// Keeps the buffers for the next fault, or drops them.
     pub fn put_back(&self, buffers: FaultBuffers) {
         let mut all = self.buffers.lock();
-        if all.len() < FAULT_BUFFERS {
+        if all.len() < self.kept {
             all.push(buffers);
         }
     }
