@@ -4,8 +4,8 @@
 //! us, and to read its sizes 1.4, its threads 20. So a sample asks for the time, and looks at those
 //! alone that have run. Memory can also change while no thread of its process runs: a vfork child
 //! has it, another process writes to it, the kernel makes huge pages of it. A process that lends
-//! its memory counts as one that runs. So do those that ran a moment ago, which may do so unknown to
-//! us, unless there are many processes. All else is found in rotation.
+//! its memory counts as one that runs. So do those that ran a moment ago, which may do so unknown
+//! to us, unless there are many processes. All else is found in rotation.
 
 use crate::clients::Client;
 use memfit_os::procfs::{self, Rss};

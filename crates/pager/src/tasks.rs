@@ -21,8 +21,8 @@ const LIST_AGAIN: Duration = Duration::from_millis(250);
 /// The newest task id of the machine, as far as the pager's pid namespace shows it.
 #[derive(Debug)]
 pub struct NewestTask {
-    /// False if `/proc/loadavg` is not the kernel's, but that of a container's file system, which is
-    /// seconds old.
+    /// False if `/proc/loadavg` is not the kernel's, but that of a container's file system, which
+    /// is seconds old.
     is_told: bool,
     read: Option<Instant>,
     id: Option<u64>,

@@ -253,9 +253,9 @@ FIGURE = Figure(
 )
 DISCUSSION = (
     "The sizes are fitted to the pages that plain swap evicts in the paper. With them a pool that takes pages of files saves reads, live"
-    " and simulated. Simulated, APA launches slowest of the schemes with such a pool, SA saves more of that than CA, and the pools have"
-    " about the printed density; but this depends on which of several loads that fit about as well is taken. Live, launches differ by"
-    " less than the rounds do. SA refuses fewer pages than printed. How much the saved reads are worth depends on flash against"
+    " and simulated. Simulated, on average over the seeds, APA launches slowest of the schemes with such a pool, SA saves more of that"
+    " than CA, and the pools have about the printed density; but this depends on which of several loads that fit about as well is"
+    " taken. Live, launches differ by less than the rounds do. SA refuses fewer pages than printed. How much the saved reads are worth depends on flash against"
     " processor: on the paper's board, simulated, the codec costs more than they save."
 )
 WORKLOADS = (

@@ -11,8 +11,9 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A dictionary that is filled and then read at random. Under memfit it is filled slowly until the process is paged: it
-/// has a thread more then. So the process is paged before all of its memory is in RAM, also on a busy machine.
+/// A dictionary that is filled and then read at random. Under memfit it is filled slowly until the
+/// process is paged, which has a thread more then. So the process is paged before all of its memory
+/// is in RAM, also on a busy machine.
 const DICTIONARY: &str = "import os, random, time
 random.seed(5)
 d = {}
