@@ -31,6 +31,8 @@ from measure import measure  # noqa: E402
 MIB = 1 << 20
 ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 SCHEMA = 1
+#: By kind of result the name of its files, and what writes it as Markdown.
+KINDS = {"compare": ("result", report.markdown), "below": ("below", report.below_markdown), "scale": ("scale", report.scale_markdown)}
 
 
 class Stopped(BaseException):
@@ -130,9 +132,9 @@ class Bench:
             for c in r["cells"]:
                 report.summarise(c)
             r["ratios"] = report.ratios(r)
-        name = next((kind for kind in ("below", "scale") if kind in r), "result")
+        name, markdown = KINDS[r["kind"]]
         whole.write_json(f"{self.out}/{name}.json", r, indent=1)
-        text = {"below": report.below_markdown, "scale": report.scale_markdown}.get(name, report.markdown)(r)
+        text = markdown(r)
         with open(f"{self.out}/{name}.md", "w") as f:
             f.write(text)
         return text
@@ -190,15 +192,6 @@ class Bench:
                 told = True
             time.sleep(1)
             self.check_time()
-
-    def measure_memfit(self, cmd, budget):
-        """A run of memfit alone, with the counters of its --stats."""
-        stats_path = f"{self.out}/run.stats"
-        if os.path.exists(stats_path):
-            os.unlink(stats_path)
-        r = measure(self, configs.Memfit(self).command(cmd, budget, stats_path), timeout=self.options.run_timeout)
-        self.add_stats(r, stats_path)
-        return r
 
     def up_and_measure(self, config, cmd, limit):
         timeout = min(self.options.run_timeout, max(1.0, self.deadline - time.monotonic()))
@@ -397,6 +390,7 @@ def parse(argv):
         p.error("a command is for --below-budget")
     if o.scale and (o.below_budget or o.report):
         p.error("--scale is for itself: without --below-budget and --report")
+    o.kind = "below" if o.below_budget else "scale" if o.scale else "compare"
     if o.rounds < 1 or o.pairs < 1 or any(not 5 <= b <= 100 for b in o.budgets):
         p.error("--rounds and --pairs start at 1, --budgets lie between 5 and 100")
     try:
@@ -413,7 +407,7 @@ def prepare_result(bench, skipped):
     keep = ("quick", "rounds", "budgets", "tolerance", "run_timeout", "swappiness", "page_cluster", "pairs",
             "memfit_arg", "below_memory", "zram_codec")
     bench.result.update(
-        schema=SCHEMA, kind="below" if o.below_budget else "scale" if o.scale else "compare", complete=False, notes=[],
+        schema=SCHEMA, kind=o.kind, complete=False, notes=[],
         options={k: getattr(o, k) for k in keep}, skipped=skipped, zram_codec=None, zswap_codec=None,
         facts=host.facts(bench.out, o.memfit if have else None, workloads.find_python(["random"])),
         cgroup_version=bench.cgroups.version if bench.cgroups else None)
@@ -443,7 +437,7 @@ def below_items(bench):
 def execute(bench, names, skipped):
     o, r = bench.options, bench.result
     prepare_result(bench, skipped)
-    if o.below_budget or o.scale:
+    if o.kind != "compare":
         r["cpu_source"] = "whole tree from a fresh cgroup" if bench.cgroups else "wait4 of the command only"
     if o.below_budget:
         below.run(bench, below_items(bench), log)
@@ -474,10 +468,9 @@ def main(argv):
         log(f"refused: {e}")
         return 2
     root = os.geteuid() == 0
-    alone = "--below-budget" if o.below_budget else "--scale" if o.scale else None
-    names, skipped = configs.available(["memfit"] if alone else o.configs, o, root)
-    if alone and "memfit" in skipped:
-        shout(f"{alone} SKIPPED: {skipped['memfit']}")
+    names, skipped = configs.available(o.configs if o.kind == "compare" else ["memfit"], o, root)
+    if o.kind != "compare" and "memfit" in skipped:
+        shout(f"{'--scale' if o.scale else '--below-budget'} SKIPPED: {skipped['memfit']}")
         return 2
     bench, code, text = Bench(o), 1, None
     try:

@@ -1,7 +1,8 @@
 """Scale: what a page fault costs, by threads, by processes and by size. All points do the same per page."""
+import configs
 import host
-from measure import measure
 from stats import spread
+from workloads import Workload
 
 MIB = 1 << 20
 #: Random operations for each page, beside the fill before them and the check of all pages after them.
@@ -26,11 +27,9 @@ def points(bench):
             if mib * MIB * 2 > host.meminfo("MemTotal"):
                 bench.note(f"{n} {kind} left out: too much for this machine")
                 continue
-            if kind == "processes":
-                cmd = [f"{bench.out}/bin/many", str(n), str(mib), str(ops)]
-            else:
-                cmd = [f"{bench.out}/bin/randrw", str(mib), str(ops), str(n if kind == "threads" else 1)]
-            out.append((kind, n, mib, cmd))
+            threads, processes = (n if kind == name else 1 for name in ("threads", "processes"))
+            args = (mib, ops, threads, 100, 1, processes)
+            out.append((kind, n, mib, [f"{bench.out}/bin/randrw", *map(str, args)]))
     return out
 
 
@@ -47,13 +46,12 @@ def run(bench, log):
 
 
 def one_round(bench, point, log):
-    bench.check_time()
-    plain = measure(bench, point["command"], timeout=bench.options.run_timeout)
+    work = Workload("randrw", (), point["command"])
+    plain = bench.run_once(configs.Unlimited(bench), work)
     if not is_right(point, "without memfit", plain, log):
         return
     budget = int((plain.get("peak_total") or point["mib"] * MIB) * BUDGET_PCT / 100)
-    bench.check_time()
-    managed = bench.measure_memfit(point["command"], budget)
+    managed = bench.run_once(configs.Memfit(bench), work, budget=budget)
     if not is_right(point, "memfit", managed, log, plain["output"]):
         return
     this = {"budget_bytes": budget, "plain": plain, "memfit": managed, **costs(plain, managed)}

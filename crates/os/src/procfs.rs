@@ -92,7 +92,12 @@ pub fn threads(pid: i32) -> u64 {
 /// The id that was given last to a task in the pid namespace of this process. Tasks in namespaces
 /// inside of it have one here, too.
 pub fn newest_task() -> Option<u64> {
-    fs::read_to_string("/proc/loadavg").ok()?.split_ascii_whitespace().nth(4)?.parse().ok()
+    load_field(4)?.parse().ok()
+}
+
+/// A field of /proc/loadavg, the first one being 0.
+pub(crate) fn load_field(n: usize) -> Option<String> {
+    fs::read_to_string("/proc/loadavg").ok()?.split_ascii_whitespace().nth(n).map(str::to_owned)
 }
 
 /// Thread ids of a process, and possibly of some that have just ended. The kernel's list is cut at

@@ -70,11 +70,10 @@ pub fn set_idle_class(idle: bool) -> bool {
 
 /// Number of runnable threads of the machine, and number of its CPUs.
 pub fn runnable() -> (u64, u64) {
-    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    let field = text.split(' ').nth(3).and_then(|f| f.split('/').next());
+    let running = || crate::procfs::load_field(3)?.split('/').next()?.parse().ok();
     // SAFETY: asks for a number.
     let cpus = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
-    (field.and_then(|f| f.parse().ok()).unwrap_or(u64::MAX), cpus.max(1) as u64)
+    (running().unwrap_or(u64::MAX), cpus.max(1) as u64)
 }
 
 /// Share of time in which the CPUs of a thread are idle.

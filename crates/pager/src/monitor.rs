@@ -188,7 +188,7 @@ pub fn run(desk: Arc<Desk>) {
         uses: UseSampler::new(desk.config.automatic),
         pressure: Pressure::default(),
         looks: Looks::default(),
-        newest_task: NewestTask::new(),
+        newest_task: NewestTask::default(),
         desk,
         since: now,
         own,
@@ -245,8 +245,6 @@ impl Monitor {
         let turn = self.turns.next(clients.len(), now - std::mem::replace(&mut self.last_sample, now));
         let mut sizes: Vec<(&Arc<Client>, Rss)> =
             newest.filter_map(|(i, client)| Some((client, idle::size(client, turn(i), now)?))).collect();
-        // After the CPU times: who makes a thread from now on gains some until the next sample.
-        self.newest_task.update(Instant::now());
         // The oldest are attached first.
         sizes.reverse();
         for &(client, ref rss) in &sizes {
@@ -321,7 +319,7 @@ impl Monitor {
 
     /// Attaches processes that have grown (`attaches`), and scans for memory to register (`scans`).
     /// Does both for a process that was told to leave memory, however much is free.
-    fn attach_and_rescan(&self, sizes: &[(&Arc<Client>, Rss)], attaches: bool, scans: bool) {
+    fn attach_and_rescan(&mut self, sizes: &[(&Arc<Client>, Rss)], attaches: bool, scans: bool) {
         for &(client, _) in sizes.iter().filter(|(client, _)| waits(client)) {
             client.proc.lock().clone().iter().for_each(|proc| background::begin(&self.desk.shared, client, proc));
         }
@@ -369,7 +367,7 @@ impl Monitor {
     }
 
     /// Scans for new memory and threads, if there may be some. False if that is still to be done.
-    fn scan(&self, client: &Client, proc: &Arc<Proc>, rss: &Rss) -> bool {
+    fn scan(&mut self, client: &Client, proc: &Arc<Proc>, rss: &Rss) -> bool {
         let growth = self.growth_bytes();
         let shared = &self.desk.shared;
         let unmanaged = rss.anon.saturating_sub(present_bytes(shared, proc));
@@ -379,15 +377,18 @@ impl Monitor {
             let grown = unmanaged > last.unmanaged + growth;
             let mut due = grown || rss.mapped != last.mapped || last.again;
             if !due && cpu != last.cpu {
-                if last.threads_at.elapsed() <= THREADS_EVERY || !self.newest_task.was_read_since(self.last_sample) {
+                if last.threads_at.elapsed() <= THREADS_EVERY {
                     return false;
                 }
                 // A thread on the stack of an ended one maps nothing, and must be pinned all the
                 // same.
                 let now = Instant::now();
                 last.threads_at = now;
-                if last.threads.may_differ(self.newest_task.steady(now), now) {
-                    let listed = Threads::list(proc, self.newest_task.steady(now), now);
+                // This sample has read the CPU time before: who makes a thread from now on gains
+                // some until the next one.
+                let steady = self.newest_task.steady(self.last_sample);
+                if last.threads.may_differ(steady, now) {
+                    let listed = Threads::list(proc, steady, now);
                     due = listed.differ(&last.threads);
                     if !due {
                         last.threads = listed;
@@ -412,7 +413,7 @@ impl Monitor {
         }
         let start = Instant::now();
         // Before the scan: a thread that starts during it is new at the next one.
-        let threads = threads.unwrap_or_else(|| Threads::list(proc, self.newest_task.steady(start), start));
+        let threads = threads.unwrap_or_else(|| Threads::list(proc, self.newest_task.steady(self.last_sample), start));
         let found = adopt::rescan(shared, proc);
         let unmanaged = rss.anon.saturating_sub(present_bytes(shared, proc));
         let cost = start.elapsed();

@@ -9,8 +9,6 @@ use crate::proc::Proc;
 use memfit_os::procfs;
 use std::time::{Duration, Instant};
 
-/// Time between two reads of the newest task id.
-const READ_EVERY: Duration = Duration::from_millis(5);
 /// The kernel gives a task its id before others can list it. So lists count as complete only when
 /// no task has been made for so long.
 const STEADY_AFTER: Duration = Duration::from_millis(100);
@@ -19,11 +17,11 @@ const STEADY_AFTER: Duration = Duration::from_millis(100);
 const LIST_AGAIN: Duration = Duration::from_millis(250);
 
 /// The newest task id of the machine, as far as the pager's pid namespace shows it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct NewestTask {
     /// False if `/proc/loadavg` is not the kernel's, but that of a container's file system, which
-    /// is seconds old.
-    is_told: bool,
+    /// is seconds old. Tried before the first read.
+    is_told: Option<bool>,
     read: Option<Instant>,
     id: Option<u64>,
     /// When it had this value first.
@@ -31,24 +29,15 @@ pub struct NewestTask {
 }
 
 impl NewestTask {
-    /// Makes a thread to see whether the id changes.
-    pub fn new() -> NewestTask {
-        let before = procfs::newest_task();
-        let made = std::thread::Builder::new().spawn(|| {}).map(std::thread::JoinHandle::join).is_ok();
-        NewestTask { is_told: made && procfs::newest_task() != before, read: None, id: None, since: None }
-    }
-
-    /// Reads it if it is time to.
-    pub fn update(&mut self, now: Instant) {
-        if self.read.is_none_or(|read| now.duration_since(read) >= READ_EVERY) {
-            self.see(procfs::newest_task().filter(|_| self.is_told), now);
+    /// Its value, if all tasks that have ids can be listed. It is not older than `moment`, so it
+    /// has the id of any thread that was made before.
+    pub fn steady(&mut self, moment: Instant) -> Option<u64> {
+        let now = Instant::now();
+        if self.read.is_none_or(|read| read < moment) {
+            let is_told = *self.is_told.get_or_insert_with(thread_changes_id);
+            self.see(procfs::newest_task().filter(|_| is_told), now);
         }
-    }
-
-    /// Whether it was read at this moment or later. It has the id of any thread that was made
-    /// before.
-    pub fn was_read_since(&self, moment: Instant) -> bool {
-        self.read.is_some_and(|read| read >= moment)
+        self.steady_at(now)
     }
 
     fn see(&mut self, id: Option<u64>, now: Instant) {
@@ -58,10 +47,16 @@ impl NewestTask {
         self.read = Some(now);
     }
 
-    /// Its value, if all tasks that have ids can be listed.
-    pub fn steady(&self, now: Instant) -> Option<u64> {
+    fn steady_at(&self, now: Instant) -> Option<u64> {
         self.id.filter(|_| self.since.is_some_and(|since| now.duration_since(since) >= STEADY_AFTER))
     }
+}
+
+/// Makes a thread, to see whether the newest task changes.
+fn thread_changes_id() -> bool {
+    let before = procfs::newest_task();
+    let made = std::thread::Builder::new().spawn(|| {}).map(std::thread::JoinHandle::join).is_ok();
+    made && procfs::newest_task() != before
 }
 
 /// The threads of a process, when they were listed last.
@@ -112,29 +107,29 @@ mod tests {
 
     #[test]
     fn lists_are_complete_some_time_after_the_last_new_task() {
-        let mut newest = NewestTask { is_told: true, read: None, id: None, since: None };
-        let start = Instant::now();
+        let (mut newest, start) = (NewestTask::default(), Instant::now());
         let at = |ms: u32| start + MS * ms;
-        assert_eq!(newest.steady(start), None);
+        assert_eq!(newest.steady_at(start), None);
         newest.see(Some(7), at(0));
         newest.see(Some(7), at(99));
-        assert_eq!((newest.steady(at(99)), newest.steady(at(100))), (None, Some(7)));
-        assert!(newest.was_read_since(at(99)) && !newest.was_read_since(at(100)), "a thread may be there since");
+        assert_eq!((newest.steady_at(at(99)), newest.steady_at(at(100))), (None, Some(7)));
         newest.see(Some(8), at(200));
-        assert_eq!((newest.steady(at(299)), newest.steady(at(300))), (None, Some(8)));
+        assert_eq!((newest.steady_at(at(299)), newest.steady_at(at(300))), (None, Some(8)));
         newest.see(None, at(400));
-        assert_eq!(newest.steady(at(900)), None, "the machine does not tell");
+        assert_eq!(newest.steady_at(at(900)), None, "the machine does not tell");
     }
 
     #[test]
     fn this_machine_tells_of_a_new_task_or_is_not_believed() {
-        let mut newest = NewestTask::new();
-        newest.update(Instant::now());
-        let before = newest.id;
-        assert_eq!(before.is_some(), newest.is_told);
+        let mut newest = NewestTask::default();
+        newest.steady(Instant::now());
+        let (before, read) = (newest.id, newest.read.unwrap());
+        assert_eq!(before.is_some(), newest.is_told.unwrap());
         std::thread::spawn(|| {}).join().unwrap();
-        newest.see(procfs::newest_task().filter(|_| newest.is_told), Instant::now());
-        assert!(newest.id != before || !newest.is_told);
+        newest.steady(read);
+        assert_eq!((newest.id, newest.read), (before, Some(read)), "it is no older than that");
+        newest.steady(Instant::now());
+        assert!(newest.read > Some(read) && (newest.id != before || newest.is_told == Some(false)));
     }
 
     #[test]
