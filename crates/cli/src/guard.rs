@@ -10,11 +10,11 @@
 
 use memfit_os::event::wait_readable;
 use memfit_os::process::{Pid, PidFd};
+use memfit_os::procfs;
 use memfit_os::proctree::{self, ProcStat};
 use memfit_pager::netns_fallback;
 use std::collections::HashSet;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// How long the guard tries to kill.
@@ -75,8 +75,7 @@ impl Watch {
 }
 
 fn has_mapped(pid: Pid, file: &str) -> bool {
-    let maps = fs::read(Path::new("/proc").join(pid.to_string()).join("maps")).unwrap_or_default();
-    String::from_utf8_lossy(&maps).lines().any(|line| line.ends_with(file))
+    procfs::read_memory(pid, "maps").unwrap_or_default().lines().any(|line| line.ends_with(file))
 }
 
 #[cfg(test)]
@@ -91,7 +90,7 @@ mod tests {
         let mut other = Command::new("sleep").arg("100").stdin(Stdio::null()).spawn().unwrap();
         let stub = loop {
             // Until exec is done the maps are those of this test.
-            let maps = fs::read_to_string(format!("/proc/{}/maps", member.id())).unwrap();
+            let maps = procfs::read_memory(member.id() as Pid, "maps").unwrap();
             let library = maps.lines().find_map(|line| line.split_once("/").filter(|_| line.contains("libc.so")));
             match library {
                 Some((_, rest)) if maps.contains("/sleep") || maps.contains("coreutils") => break format!("/{rest}"),

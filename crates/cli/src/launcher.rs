@@ -476,15 +476,16 @@ impl Launcher {
         let mut pause = Duration::from_micros(200);
         loop {
             let alive = proctree::kill_descendants(self.me, &non_descendants).unwrap_or_default();
+            // All orphans of the tree are our children. Once it is dead, this is the end of all.
+            while let Some((pid, change)) = process::next_child_change() {
+                self.on_child(pid, change);
+            }
             if alive.is_empty() || Instant::now() >= deadline {
                 let names = alive.iter().map(|process| format!("{} ({})", process.pid, process.comm));
                 return names.collect::<Vec<_>>().join(", ");
             }
             std::thread::sleep(pause);
             pause = (pause * 2).min(Duration::from_millis(20));
-            while let Some((pid, change)) = process::next_child_change() {
-                self.on_child(pid, change);
-            }
         }
     }
 }

@@ -11,7 +11,7 @@
 //! answers with [`Told`].
 
 use crate::errors::Failure;
-use memfit_os::{process, seqpacket};
+use memfit_os::{process, procfs, seqpacket};
 use memfit_pager::config::{Order, Told};
 use memfit_stats::Stats;
 use serde::de::DeserializeOwned;
@@ -51,7 +51,7 @@ pub struct Tree {
 /// # Errors
 /// When the sockets cannot be listed.
 pub fn running() -> Result<Vec<Tree>, Failure> {
-    let sockets = std::fs::read_to_string("/proc/net/unix")
+    let sockets = procfs::read_text("/proc/net/unix")
         .map_err(|error| Failure::system("read the list of sockets, /proc/net/unix", &error))?;
     let names = socket_names(&sockets, process::effective_uid());
     Ok(names.into_iter().map(|socket_name| Tree { socket_name }).collect())

@@ -15,6 +15,7 @@
 //! `memory.high` counts as a limit: above it the kernel throttles the tree, which is what a budget
 //! shall prevent.
 
+use crate::procfs::read_text;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
@@ -96,8 +97,8 @@ impl PressureSource {
 /// Where the kernel counts waits for the memory that this process may use: of the control group
 /// with the smallest limit, if that is counted, and of the machine.
 pub fn pressure_sources() -> impl Iterator<Item = PressureSource> {
-    let cgroup = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let mountinfo = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let cgroup = read_text("/proc/self/cgroup").unwrap_or_default();
+    let mountinfo = read_text("/proc/self/mountinfo").unwrap_or_default();
     let limit = smallest_limit(&cgroup, &mountinfo, |path| fs::read_to_string(path).ok());
     let of_group = limit.and_then(|limit| group_source(&cgroup, &mountinfo, limit));
     of_group.into_iter().chain([PressureSource::of_machine()]).filter(|source| source.waited().is_some())
@@ -140,8 +141,8 @@ pub fn meminfo_bytes(meminfo: &str, key: &str) -> Option<u64> {
 /// The smallest memory limit of the control groups this process is in; `None` if there is none.
 #[must_use]
 pub fn cgroup_limit() -> Option<CgroupLimit> {
-    let cgroup = fs::read_to_string("/proc/self/cgroup").ok()?;
-    let mountinfo = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let cgroup = read_text("/proc/self/cgroup").ok()?;
+    let mountinfo = read_text("/proc/self/mountinfo").ok()?;
     smallest_limit(&cgroup, &mountinfo, |path| fs::read_to_string(path).ok())
 }
 

@@ -1,5 +1,6 @@
 //! Mappings of another process, and which of their pages are present.
 
+use crate::procfs;
 use memfit_wire::pagemap::{
     Region, Scan, PAGEMAP_SCAN, PAGE_IS_ACCESSED, PAGE_IS_GUARD, PAGE_IS_PFNZERO, PAGE_IS_PRESENT, PAGE_IS_SWAPPED,
 };
@@ -240,6 +241,7 @@ fn with_line(smaps: &str, key: &str, holds: impl Fn(&str) -> bool) -> Vec<(u64, 
 /// /proc/PID/maps, kept open.
 #[derive(Debug)]
 pub struct Maps {
+    pid: i32,
     file: File,
     text: String,
 }
@@ -247,15 +249,26 @@ pub struct Maps {
 impl Maps {
     /// Opens the file of a process.
     pub fn open(pid: i32) -> io::Result<Maps> {
-        Ok(Maps { file: File::open(format!("/proc/{pid}/maps"))?, text: String::new() })
+        Ok(Maps { pid, file: procfs::open_memory(pid, "maps")?, text: String::new() })
     }
 
     /// Reads the current text.
     pub fn read(&mut self) -> io::Result<&str> {
-        self.text.clear();
-        self.file.seek(SeekFrom::Start(0))?;
-        self.file.read_to_string(&mut self.text)?;
+        if self.try_to().is_err() {
+            // The thread whose file it is may have ended, and others live.
+            self.file = procfs::open_memory(self.pid, "maps")?;
+            self.try_to()?;
+        }
         Ok(&self.text)
+    }
+
+    fn try_to(&mut self) -> io::Result<()> {
+        let mut bytes = std::mem::take(&mut self.text).into_bytes();
+        bytes.clear();
+        self.file.seek(SeekFrom::Start(0))?;
+        self.file.read_to_end(&mut bytes)?;
+        self.text = procfs::text_of(bytes);
+        Ok(())
     }
 }
 
@@ -321,7 +334,7 @@ pub struct Pagemap {
 impl Pagemap {
     /// Opens the file of a process.
     pub fn open(pid: i32) -> io::Result<Pagemap> {
-        Ok(Pagemap { file: File::open(format!("/proc/{pid}/pagemap"))? })
+        Ok(Pagemap { file: procfs::open_memory(pid, "pagemap")? })
     }
 
     /// Calls `found` with every maximal range of pages between two addresses that are present or in

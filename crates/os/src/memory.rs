@@ -1,5 +1,6 @@
 //! Memory that the pager owns: frames of the pool, segments shared with stubs, futex words.
 
+use crate::procfs;
 use memfit_wire::{Ring, PAGE_BYTES};
 use std::fs::File;
 use std::io::{self, Write};
@@ -29,7 +30,7 @@ pub fn code_bytes() -> u64 {
 }
 
 fn code() -> Vec<(u64, u64)> {
-    crate::maps::code(&std::fs::read_to_string("/proc/self/maps").unwrap_or_default())
+    crate::maps::code(&procfs::read_text("/proc/self/maps").unwrap_or_default())
 }
 
 /// Makes freed memory go back to the system instead of staying in glibc's arenas: two arenas for

@@ -6,6 +6,7 @@
 
 use crate::capability::{self, CAP_SYS_PTRACE};
 use crate::maps::Pagemap;
+use crate::procfs::read_text;
 use crate::sched;
 use crate::uffd::ioctl;
 use memfit_wire::uffd::{
@@ -299,7 +300,7 @@ pub fn may_open_executable() -> bool {
 /// Files and devices that the kernel swaps to.
 #[must_use]
 pub fn kernel_swap() -> Vec<String> {
-    let text = fs::read_to_string("/proc/swaps").unwrap_or_default();
+    let text = read_text("/proc/swaps").unwrap_or_default();
     text.lines().skip(1).filter_map(|line| line.split_ascii_whitespace().next()).map(str::to_owned).collect()
 }
 

@@ -2,8 +2,10 @@
 
 use memfit_wire::PAGE_BYTES;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// Most reads of a list of threads.
@@ -34,47 +36,131 @@ pub struct Proportional {
     pub alone: bool,
 }
 
+/// Opens a file of `/proc/PID` that shows the memory of a process, such as `smaps`.
+///
+/// A thread that has ended shows no memory. If it was the first thread, and others live, this is
+/// the file of one of them. Such a file can fail with ESRCH (`maps`, `smaps`, `statm`) once that
+/// thread ends, too: open it again.
+///
+/// # Errors
+/// When the process is gone, or this process may not open the file.
+pub fn open_memory(pid: i32, name: &str) -> io::Result<File> {
+    let mut opened = File::open(format!("{}/{name}", living(pid)));
+    for _ in 1..TASK_READS {
+        match opened {
+            // The thread has ended just now.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && threads(pid) > 0 => {}
+            opened => return opened,
+        }
+        opened = File::open(format!("{}/{name}", living(pid)));
+    }
+    opened
+}
+
+/// Directory of a thread that lives: that of the process, unless its first thread has ended and
+/// others have not.
+fn living(pid: i32) -> String {
+    let first = format!("/proc/{pid}");
+    if threads(pid) < 2 || !has_ended(pid, pid) {
+        return first;
+    }
+    let other = tasks(pid).into_iter().find(|&tid| !has_ended(pid, tid));
+    other.map_or(first, |tid| format!("/proc/{pid}/task/{tid}"))
+}
+
+/// Contents of such a file; none when all threads of the process have ended.
+///
+/// # Errors
+/// As [`open_memory`].
+pub fn read_memory_bytes(pid: i32, name: &str) -> io::Result<Vec<u8>> {
+    for _ in 0..TASK_READS {
+        let mut bytes = Vec::new();
+        match open_memory(pid, name)?.read_to_end(&mut bytes) {
+            Ok(0) if threads(pid) > 1 => {}
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
+            read => return read.map(|_| bytes),
+        }
+    }
+    Err(io::Error::from_raw_os_error(libc::ESRCH))
+}
+
+/// Text of such a file; empty when all threads of the process have ended.
+///
+/// # Errors
+/// As [`open_memory`].
+pub fn read_memory(pid: i32, name: &str) -> io::Result<String> {
+    read_memory_bytes(pid, name).map(text_of)
+}
+
+/// Text of a /proc file with names in it, see [`text_of`].
+pub fn read_text(path: impl AsRef<Path>) -> io::Result<String> {
+    fs::read(path).map(text_of)
+}
+
+/// Contents of a /proc file as text. Names of files, sockets and mounts can be any bytes. So can
+/// those of programs and threads, which the kernel cuts after 15 bytes.
+pub fn text_of(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+}
+
+fn has_ended(pid: i32, tid: i32) -> bool {
+    task_state(pid, tid).is_none_or(|state| matches!(state, 'Z' | 'X'))
+}
+
 /// Reads resident sizes repeatedly, in 2 us each.
 #[derive(Debug)]
 pub struct RssReader {
     pid: i32,
-    statm: File,
+    statm: Mutex<File>,
 }
 
 impl RssReader {
     /// Opens the file of a process.
     pub fn open(pid: i32) -> io::Result<RssReader> {
-        Ok(RssReader { pid, statm: File::open(format!("/proc/{pid}/statm"))? })
+        Ok(RssReader { pid, statm: Mutex::new(open_memory(pid, "statm")?) })
     }
 
-    /// The current sizes; an error when the process is gone.
+    /// The current sizes: zeros when all threads have ended, an error when the process is gone.
     pub fn read(&self) -> io::Result<Rss> {
-        let mut buffer = [0u8; 128];
-        let got = self.statm.read_at(&mut buffer, 0)?;
-        let text = std::str::from_utf8(&buffer[..got]).unwrap_or("");
-        let mut pages = text.split(' ').map(|n| n.parse::<u64>().unwrap_or(0) * PAGE_BYTES as u64);
-        let (mapped, resident, shared) = (pages.next(), pages.next(), pages.next());
-        let (Some(mapped), Some(resident), Some(shared)) = (mapped, resident, shared) else {
-            return Err(io::Error::from_raw_os_error(libc::ESRCH));
-        };
-        // Skips text and lib.
-        let data = pages.nth(2).unwrap_or(0);
-        Ok(Rss { anon: resident.saturating_sub(shared), shared, mapped, data })
+        let mut statm = self.statm.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut read = sizes(&statm);
+        for _ in 1..TASK_READS {
+            if read.as_ref().is_ok_and(|sizes| sizes.mapped > 0) || threads(self.pid) < 2 {
+                break;
+            }
+            *statm = open_memory(self.pid, "statm")?;
+            read = sizes(&statm);
+        }
+        read
     }
 
     /// Resident shared memory (tmpfs, memfd, MAP_SHARED | MAP_ANONYMOUS), bytes.
     pub fn shmem(&self) -> u64 {
-        let Ok(text) = fs::read_to_string(format!("/proc/{}/status", self.pid)) else { return 0 };
-        field_kib(&text, "RssShmem:")
+        read_memory(self.pid, "status").map_or(0, |text| field_kib(&text, "RssShmem:"))
     }
 
     /// Proportional set sizes (anonymous, shared memory): a page that n processes map counts as 1/n
     /// in each. Walks the page tables: milliseconds per GiB.
     pub fn proportional(&self) -> Option<Proportional> {
-        let text = fs::read_to_string(format!("/proc/{}/smaps_rollup", self.pid)).ok()?;
+        let text = read_memory(self.pid, "smaps_rollup").ok()?;
         let [anon, all, shmem] = ["Pss_Anon:", "Anonymous:", "Pss_Shmem:"].map(|key| field_kib(&text, key));
         Some(Proportional { anon, shmem, alone: anon == all })
     }
+}
+
+/// The sizes in an open statm.
+fn sizes(statm: &File) -> io::Result<Rss> {
+    let mut buffer = [0u8; 128];
+    let got = statm.read_at(&mut buffer, 0)?;
+    let text = std::str::from_utf8(&buffer[..got]).unwrap_or("");
+    let mut pages = text.split(' ').map(|n| n.parse::<u64>().unwrap_or(0) * PAGE_BYTES as u64);
+    let (mapped, resident, shared) = (pages.next(), pages.next(), pages.next());
+    let (Some(mapped), Some(resident), Some(shared)) = (mapped, resident, shared) else {
+        return Err(io::Error::from_raw_os_error(libc::ESRCH));
+    };
+    // Skips text and lib.
+    let data = pages.nth(2).unwrap_or(0);
+    Ok(Rss { anon: resident.saturating_sub(shared), shared, mapped, data })
 }
 
 /// A field in KiB of a /proc file, in bytes; 0 if it is missing.
@@ -129,14 +215,14 @@ pub fn all_tasks(pid: i32) -> (Vec<i32>, bool) {
 /// The thread of a process with this id in the PID namespace of the process.
 pub fn task(pid: i32, namespace_tid: u32) -> Option<i32> {
     let own_id = |tid: i32| {
-        let status = fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).ok()?;
+        let status = read_text(format!("/proc/{pid}/task/{tid}/status")).ok()?;
         status.lines().find_map(|line| line.strip_prefix("NSpid:"))?.split_ascii_whitespace().last()?.parse().ok()
     };
     tasks(pid).into_iter().find(|&tid| own_id(tid) == Some(namespace_tid))
 }
 
 fn stat_of(pid: i32, tid: i32) -> Option<String> {
-    fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat")).ok()
+    read_text(format!("/proc/{pid}/task/{tid}/stat")).ok()
 }
 
 /// The one-letter state of a thread (`R`, `S`, `D`, `T`, ...).
@@ -208,7 +294,7 @@ pub enum Hold {
 
 /// Whether a process is stopped or traced. `None` also if it is gone.
 pub fn hold(pid: i32) -> Option<Hold> {
-    held(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
+    held(&read_text(format!("/proc/{pid}/status")).ok()?)
 }
 
 /// The same from the text of /proc/PID/status.
@@ -235,7 +321,7 @@ pub fn share_memory(one: i32, other: i32) -> Option<bool> {
 
 /// Pid of the tracer of a process, 0 without one. `None` when the process is gone.
 pub fn tracer(pid: i32) -> Option<i32> {
-    let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let text = read_text(format!("/proc/{pid}/status")).ok()?;
     text.lines().find_map(|line| line.strip_prefix("TracerPid:"))?.trim().parse().ok()
 }
 
@@ -252,7 +338,7 @@ pub struct ThreadStatus(String);
 impl ThreadStatus {
     /// `None` when the thread is gone.
     pub fn of(pid: i32, tid: i32) -> Option<ThreadStatus> {
-        fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).ok().map(ThreadStatus)
+        read_text(format!("/proc/{pid}/task/{tid}/status")).ok().map(ThreadStatus)
     }
 
     fn value(&self, key: &str) -> Option<&str> {
@@ -283,17 +369,17 @@ impl ThreadStatus {
 
 /// Inode of the network namespace of a process; 0 if it cannot be seen.
 pub fn network(pid: i32) -> u64 {
-    fs::metadata(format!("/proc/{pid}/ns/net")).map_or(0, |found| found.ino())
+    fs::metadata(format!("{}/ns/net", living(pid))).map_or(0, |found| found.ino())
 }
 
 /// Command name of a process.
 pub fn comm(pid: i32) -> Option<String> {
-    Some(fs::read_to_string(format!("/proc/{pid}/comm")).ok()?.trim_end().to_string())
+    Some(read_text(format!("/proc/{pid}/comm")).ok()?.trim_end().to_string())
 }
 
 /// Addresses of a process's arguments and environment, as one range: `ps` and others read them.
 pub fn arguments(pid: i32) -> Option<(u64, u64)> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let stat = read_memory(pid, "stat").ok()?;
     let field = |n| stat_field(&stat, n)?.parse::<u64>().ok();
     let (start, end) = (field(48)?, field(51)?.max(field(49)?));
     (start != 0 && start < end).then_some((start, end))
@@ -302,7 +388,7 @@ pub fn arguments(pid: i32) -> Option<(u64, u64)> {
 /// Where the stack of a process's first thread began. `None` when it is gone, or without
 /// permission.
 pub fn start_stack(pid: i32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let stat = read_memory(pid, "stat").ok()?;
     stat_field(&stat, 28)?.parse().ok().filter(|at| *at != 0)
 }
 
@@ -332,6 +418,12 @@ mod tests {
     fn reads_resident_sizes_of_itself() {
         let rss = RssReader::open(std::process::id() as i32).unwrap().read().unwrap();
         assert!(rss.anon > 0 && rss.data > rss.anon && rss.mapped > rss.data);
+    }
+
+    #[test]
+    fn names_are_any_bytes() {
+        assert_eq!(text_of(b"1-2 /a\n".to_vec()), "1-2 /a\n");
+        assert_eq!(text_of(b"1-2 /\xff\n3-4 /b\n".to_vec()), "1-2 /\u{fffd}\n3-4 /b\n");
     }
 
     #[test]

@@ -9,6 +9,7 @@
 //! pidfd.
 
 use crate::process::{Pid, PidFd};
+use crate::procfs;
 use std::collections::HashSet;
 use std::fs;
 use std::io;
@@ -34,16 +35,19 @@ pub struct ProcStat {
     pub tpgid: Pid,
     /// Made by fork, without an exec since: it shares its parent's pages until one of them writes.
     pub forked: bool,
+    /// Threads that have not been removed, the first one included.
+    pub threads: u32,
     /// Clock ticks between boot and the start of the process: together with `pid` it identifies a
     /// process for good.
     pub start_ticks: u64,
 }
 
 impl ProcStat {
-    /// Whether the process has ended (it may not be reaped yet).
+    /// Whether the process has ended (it may not be reaped yet). The state is that of its first
+    /// thread; the others can live on.
     #[must_use]
     pub fn is_dead(&self) -> bool {
-        matches!(self.state, 'Z' | 'X' | 'x')
+        matches!(self.state, 'Z' | 'X' | 'x') && self.threads < 2
     }
 
     /// Whether the process is stopped by a job-control signal.
@@ -82,6 +86,7 @@ pub fn parse_stat(text: &str) -> Option<ProcStat> {
         tpgid: Pid::try_from(number(8)?).ok()?,
         // PF_FORKNOEXEC.
         forked: number(9)? & 0x40 != 0,
+        threads: fields.get(20 - 3)?.parse().ok()?,
         start_ticks: fields.get(22 - 3)?.parse().ok()?,
     })
 }
@@ -229,7 +234,7 @@ pub fn own_children() -> io::Result<Vec<Pid>> {
 pub fn with_environment(entry: &[u8]) -> io::Result<Vec<ProcStat>> {
     let me = std::process::id() as Pid;
     let has_entry = |process: &ProcStat| {
-        fs::read(format!("/proc/{}/environ", process.pid))
+        procfs::read_memory_bytes(process.pid, "environ")
             .is_ok_and(|environment| environment.split(|byte| *byte == 0).any(|variable| variable == entry))
     };
     Ok(snapshot()?.into_iter().filter(|p| p.pid != me && !p.is_dead() && has_entry(p)).collect())
@@ -276,6 +281,7 @@ mod tests {
             tty_nr: 0,
             tpgid: -1,
             forked: false,
+            threads: 1,
             start_ticks: 7,
         }
     }
@@ -289,6 +295,8 @@ mod tests {
         assert_eq!((stat.start_ticks, stat.forked), (12345, false));
         assert!(parse_stat(&line.replace("4194304", "4194368")).unwrap().forked);
         assert!(stat.is_stopped() && !stat.is_dead() && !stat.in_foreground());
+        let ended = |threads| ProcStat { state: 'Z', threads, ..stat.clone() }.is_dead();
+        assert!(ended(1) && !ended(2), "its first thread has ended, and another one lives");
     }
 
     #[test]

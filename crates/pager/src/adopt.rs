@@ -175,7 +175,7 @@ fn open_windows(identity: &Identity, mappings: &[Mapping]) {
 /// else each `fresh` range counts as one of them.
 fn freed_lazily(identity: &Identity, fresh: &[Range], all: bool) -> Vec<Range> {
     let first = all && !fresh.is_empty() && !identity.adopted.load(Relaxed);
-    let smaps = || std::fs::read_to_string(format!("/proc/{}/smaps", identity.pid)).ok();
+    let smaps = || procfs::read_memory(identity.pid, "smaps").ok();
     match first.then(smaps).flatten() {
         Some(text) => maps::lazily_freed(&text),
         None => fresh.to_vec(),
@@ -189,7 +189,7 @@ fn droppable(identity: &Identity) -> &[Range] {
     if !probe::takes_droppable() {
         return &[];
     }
-    let smaps = || std::fs::read_to_string(format!("/proc/{}/smaps", identity.pid)).unwrap_or_default();
+    let smaps = || procfs::read_memory(identity.pid, "smaps").unwrap_or_default();
     identity.droppable.get_or_init(|| maps::droppable(&smaps()))
 }
 
@@ -197,7 +197,7 @@ fn droppable(identity: &Identity) -> &[Range] {
 /// the whole process. False if smaps cannot be read: then the page was lost.
 pub fn may_be_dropped(proc: &Proc, page: Page) -> bool {
     let Some(identity) = proc.identity.get().filter(|_| probe::takes_droppable()) else { return false };
-    let Ok(text) = std::fs::read_to_string(format!("/proc/{}/smaps", identity.pid)) else { return false };
+    let Ok(text) = procfs::read_memory(identity.pid, "smaps") else { return false };
     let among = |found: Vec<Range>| found.iter().any(|&(start, end)| (start..end).contains(&page.address()));
     among(maps::droppable(&text)) || !among(maps::in_smaps(&text))
 }
@@ -205,7 +205,7 @@ pub fn may_be_dropped(proc: &Proc, page: Page) -> bool {
 /// Whether a process runs without the stub. A process whose loader has not mapped libc yet may
 /// still get it; one that has both will say hello as soon as it runs.
 pub fn is_without_stub(pid: i32) -> bool {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let text = procfs::read_memory(pid, "maps").unwrap_or_default();
     let maps = |library: &str| text.lines().any(|line| line.ends_with(library));
     let loading = text.lines().any(|line| line.contains("/ld-linux")) && !maps("/libc.so.6");
     !(loading || maps(STUB) && maps("/libc.so.6"))

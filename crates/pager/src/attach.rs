@@ -21,7 +21,6 @@ use memfit_os::process;
 use memfit_os::procfs;
 use memfit_os::uffd::{self, Uffd};
 use memfit_wire::{Command, FromStub, ANNOUNCE_FORKS, ATTACH, LEND, MAPS, PAGEMAP, SERVED, WITH_DEVICE, WITH_UFFD};
-use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock};
@@ -64,7 +63,7 @@ pub fn attach(desk: &Desk, client: &Arc<Client>) -> std::io::Result<()> {
         send_command(&client.socket, &Command { kind: PAGEMAP, ..Command::default() }, Some(&pagemap));
     }
     if desk.shared.takes_read_only() {
-        let maps = File::open(format!("/proc/{}/maps", client.pid)).map(OwnedFd::from);
+        let maps = procfs::open_memory(client.pid, "maps").map(OwnedFd::from);
         if let Ok(maps) = maps {
             send_command(&client.socket, &Command { kind: MAPS, ..Command::default() }, Some(&maps));
         }
@@ -292,5 +291,5 @@ pub fn remove_process(shared: &Arc<Shared>, proc: &Arc<Proc>) {
 
 /// `/dev/userfaultfd` as a descriptor to lend.
 pub fn open_device() -> Option<OwnedFd> {
-    uffd::device().ok().map(|f: File| f.into())
+    uffd::device().ok().map(OwnedFd::from)
 }

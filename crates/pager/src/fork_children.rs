@@ -232,7 +232,7 @@ pub fn release_independent(desk: &Desk, clients: &[Arc<Client>]) {
 /// A FORK event: the child has what the parent has. Called by the parent's fault thread, with the
 /// batch drained, while the parent waits.
 pub fn forked(shared: &Arc<Shared>, parent: &Arc<Proc>, uffd: Uffd) {
-    let lost = match parent.pid().and_then(|pid| std::fs::read_to_string(format!("/proc/{pid}/smaps")).ok()) {
+    let lost = match parent.pid().and_then(|pid| procfs::read_memory(pid, "smaps").ok()) {
         Some(text) => not_inherited(&text),
         None => parent.not_inherited.lock().clone(),
     };
@@ -313,7 +313,7 @@ pub fn waits_for_parent(child: &Proc, ready: Instant) -> bool {
 pub fn confirm(shared: &Arc<Shared>, proc: &Arc<Proc>, pid: i32) -> Result<bool, Broken> {
     for _ in 0..100 {
         let io = proc.io.lock();
-        let Ok(text) = std::fs::read_to_string(format!("/proc/{pid}/smaps")) else { return Ok(false) };
+        let Ok(text) = procfs::read_memory(pid, "smaps") else { return Ok(false) };
         if proc.removed.load(Relaxed) {
             return Ok(false);
         }

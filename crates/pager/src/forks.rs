@@ -23,7 +23,7 @@ use memfit_core::driver::fork_changes::Change;
 use memfit_core::ranges::Ranges;
 use memfit_core::{AreaId, Core, Page, PageRange, ProcId};
 use memfit_os::maps::{self, Mapping};
-use memfit_os::proctree;
+use memfit_os::{procfs, proctree};
 use memfit_wire::{BATCH_RANGES, DONTFORK};
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::*;
@@ -162,7 +162,7 @@ impl Proc {
     /// had taken its place.
     pub fn to_dofork(&self) -> Vec<(u64, u64)> {
         let Some(identity) = self.identity.get() else { return Vec::new() };
-        let smaps = std::fs::read_to_string(format!("/proc/{}/smaps", identity.pid)).unwrap_or_default();
+        let smaps = procfs::read_memory(identity.pid, "smaps").unwrap_or_default();
         let mut own = self.dontfork.lock().kept().clone();
         identity.forbidden.iter().for_each(|&(s, e)| own.add(s, e));
         let plain: Ranges = maps::private_anonymous(&smaps).into_iter().collect();
@@ -309,7 +309,7 @@ pub fn forget_lost(shared: &Shared, unknown: &[proctree::ProcStat]) {
 /// mark shows whether a mapping is the old one.
 pub fn inherit(shared: &Arc<Shared>, proc: &Arc<Proc>, identity: &Identity, expected: &Expected) -> Result<(), Broken> {
     let broken = |what: &str, error: std::io::Error| Broken(format!("its memory cannot be {what} after fork: {error}"));
-    let smaps = std::fs::read_to_string(format!("/proc/{}/smaps", identity.pid)).map_err(|e| broken("looked at", e))?;
+    let smaps = procfs::read_memory(identity.pid, "smaps").map_err(|e| broken("looked at", e))?;
     let lazy: Ranges = maps::lazily_freed(&smaps).into_iter().collect();
     let marked = marked(&smaps, &identity.forbidden);
     let mut mine = marked.clone();
@@ -375,7 +375,7 @@ fn marked(smaps: &str, forbidden: &[(u64, u64)]) -> Ranges {
 
 /// Notes what the program keeps from its fork children when it is first paged.
 pub fn kept_by_program(proc: &Proc, pid: i32) {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap_or_default();
+    let text = procfs::read_memory(pid, "smaps").unwrap_or_default();
     proc.dontfork.lock().kept_before(maps::not_in_children(&text).into_iter().collect());
 }
 

@@ -74,7 +74,7 @@ fn kept(procs: &[Arc<Proc>]) -> String {
     sizes.sort_unstable_by_key(|&(bytes, _)| std::cmp::Reverse(bytes));
     let mut all = Vec::new();
     for &(_, pid) in sizes.iter().take(LOOKED_AT) {
-        let smaps = std::fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap_or_default();
+        let smaps = procfs::read_memory(pid, "smaps").unwrap_or_default();
         let closed = procs.iter().any(|proc| proc.pid() == Some(pid) && proc.closed.load(Relaxed));
         let mut kept = unevictable::kept(&smaps, closed);
         // The budget does not count shared memory of a process without a stub.

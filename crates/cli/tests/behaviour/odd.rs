@@ -65,6 +65,25 @@ fn the_only_thread_ends_without_its_process() {
     }
 }
 
+/// /proc shows no memory of a process by its id once its first thread has ended.
+#[test]
+fn the_first_thread_ends_and_others_go_on() {
+    for open in [program, ordinary_program] {
+        let Some(bench) = open("first_ends", include_str!("../workloads/first_ends.c")) else { continue };
+        // Its memory is paged only after that, before that, and both.
+        for sizes in ["0 60", "60 0", "40 50"] {
+            same(&bench, &format!("./program {sizes}"), FORKS);
+        }
+    }
+}
+
+/// The kernel prints names of programs and files as they are, in files that the pager reads.
+#[test]
+fn names_that_are_not_utf8() {
+    let Some(bench) = program("named", include_str!("../workloads/named.c")) else { return };
+    same(&bench, "./program", FORKS);
+}
+
 /// A process has no stub thread before it is paged, and loses it where it must have one thread.
 #[test]
 fn a_process_of_one_thread() {

@@ -166,5 +166,6 @@ fn the_run_ends_unless_told_otherwise() {
     two.says("back", "ready");
     two.tell("front.fill");
     two.ends(1, &["there is no swap tier"]);
+    // memfit has waited for the end of all, and has taken their exit statuses.
     assert!(send_signal(two.pid("back"), 0, None).is_err(), "nobody is left");
 }
