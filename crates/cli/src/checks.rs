@@ -2,12 +2,14 @@
 
 mod limits;
 
+use crate::errors::describe;
 use crate::preload;
 use crate::size_parsing::human;
 use memfit_os::probe::{self, feature, UffdAccess, UffdDenied};
 use memfit_os::{capability, inject, limits as sizes, process};
 use serde::Serialize;
 use std::fs;
+use std::path::Path;
 
 /// The oldest kernel with UFFDIO_MOVE.
 const KERNEL_MIN: (u32, u32) = (6, 8);
@@ -70,7 +72,7 @@ impl Check {
 /// What the kernel must offer for `memfit run`; cheap enough for each start.
 #[must_use]
 pub fn kernel() -> Vec<Check> {
-    let mut checks = vec![kernel_version()];
+    let mut checks = vec![kernel_version(), proc_is_ours()];
     match probe::open_userfaultfd() {
         Err(denied) => checks.push(userfaultfd_denied(denied)),
         Ok((uffd, access)) => {
@@ -109,6 +111,22 @@ fn kernel_version() -> Check {
     match lacking_before(version) {
         lacking if lacking.is_empty() => Check::ok(id, name, format!("{release} ({major}.{minor} or later is needed)")),
         lacking => Check::optional(id, name, format!("{release}: {lacking}"), kernel_fix_to(KERNEL_GOOD)),
+    }
+}
+
+/// Process ids in `/proc` mean something only in the PID namespace that it was mounted for.
+fn proc_is_ours() -> Check {
+    let (id, name) = ("proc", "/proc");
+    let fix = |what: &str| format!("{what}: mount -t proc proc /proc, or unshare --mount-proc");
+    match fs::read_link("/proc/self") {
+        Ok(own) if own == Path::new(&std::process::id().to_string()) => Check::ok(id, name, "shows this PID namespace"),
+        Ok(_) => Check::missing(
+            id,
+            name,
+            "shows the processes of another PID namespace",
+            fix("mount that of this namespace"),
+        ),
+        Err(error) => Check::missing(id, name, describe(&error), fix("mount it")),
     }
 }
 

@@ -10,10 +10,11 @@
 
 use memfit_os::event::wait_readable;
 use memfit_os::process::{Pid, PidFd};
-use memfit_os::procfs;
 use memfit_os::proctree::{self, ProcStat};
+use memfit_os::{maps, procfs};
 use memfit_pager::netns_fallback;
 use std::collections::HashSet;
+use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -30,7 +31,7 @@ pub struct Watch {
     pub environment_entry: String,
     /// Directory that the pager may have made.
     pub fallback_dir: PathBuf,
-    /// Path of the stub, as the maps of managed programs show it.
+    /// File name of the stub.
     pub stub: String,
 }
 
@@ -43,11 +44,12 @@ impl Watch {
         netns_fallback::remove(&self.fallback_dir);
         let deadline = Instant::now() + KILL_TIMEOUT;
         while Instant::now() < deadline {
+            // Without a list of processes, nobody knows whether one is left.
             let managed = self.managed();
-            if managed.is_empty() {
+            if managed.as_ref().is_ok_and(Vec::is_empty) {
                 return;
             }
-            for process in &managed {
+            for process in &managed.unwrap_or_default() {
                 let _ = proctree::kill_exactly(process);
             }
             std::thread::sleep(Duration::from_millis(2));
@@ -55,8 +57,8 @@ impl Watch {
     }
 
     /// Living members of the tree that have the stub loaded.
-    fn managed(&mut self) -> Vec<ProcStat> {
-        let Ok(all) = proctree::snapshot() else { return Vec::new() };
+    fn managed(&mut self) -> io::Result<Vec<ProcStat>> {
+        let all = proctree::snapshot()?;
         let known: HashSet<(Pid, u64)> = self.tree.iter().map(|p| (p.pid, p.start_ticks)).collect();
         let mut members: Vec<ProcStat> =
             all.iter().filter(|p| known.contains(&(p.pid, p.start_ticks))).cloned().collect();
@@ -64,18 +66,18 @@ impl Watch {
         for root in roots {
             members.extend(proctree::descendants_in(&all, root, &HashSet::new()).into_iter().cloned());
         }
-        members.extend(proctree::with_environment(self.environment_entry.as_bytes()).unwrap_or_default());
+        members.extend(proctree::with_environment(self.environment_entry.as_bytes())?);
         members.retain(|process| !process.is_dead() && has_mapped(process.pid, &self.stub));
         members.sort_unstable_by_key(|process| process.pid);
         members.dedup_by_key(|process| process.pid);
         // When a parent dies in this round, the next one knows its children from here.
         self.tree.clone_from(&members);
-        members
+        Ok(members)
     }
 }
 
 fn has_mapped(pid: Pid, file: &str) -> bool {
-    procfs::read_memory(pid, "maps").unwrap_or_default().lines().any(|line| line.ends_with(file))
+    procfs::read_memory(pid, "maps").is_ok_and(|text| maps::has_file(&text, file))
 }
 
 #[cfg(test)]
@@ -93,7 +95,9 @@ mod tests {
             let maps = procfs::read_memory(member.id() as Pid, "maps").unwrap();
             let library = maps.lines().find_map(|line| line.split_once("/").filter(|_| line.contains("libc.so")));
             match library {
-                Some((_, rest)) if maps.contains("/sleep") || maps.contains("coreutils") => break format!("/{rest}"),
+                Some((_, rest)) if maps.contains("/sleep") || maps.contains("coreutils") => {
+                    break rest.rsplit('/').next().unwrap().to_owned()
+                }
                 _ => std::thread::yield_now(),
             }
         };
@@ -104,7 +108,7 @@ mod tests {
             stub: stub.into(),
             fallback_dir: "/nonexistent/fallback_dir".into(),
         };
-        let (wrong, right) = (watch("/nonexistent/libmemfit.so"), watch(&stub));
+        let (wrong, right) = (watch("libmemfit.so"), watch(&stub));
         pager.wait().unwrap();
         wrong.run();
         assert!(member.try_wait().unwrap().is_none());

@@ -238,6 +238,7 @@ impl Launcher {
             endurance: plan.endurance,
             on_full: plan.on_full,
             protect: std::mem::take(&mut plan.protect),
+            stub: preload::file_name(&plan.stub),
             automatic: plan.automatic,
             record: plan.record.as_mut().and_then(RecordFile::take).map(IntoRawFd::into_raw_fd),
             record_access: plan.record_access,
@@ -390,7 +391,7 @@ impl Launcher {
                 pager: self.pager,
                 tree,
                 environment_entry: format!("{SOCKET_VARIABLE}={socket_name}"),
-                stub: plan.stub.to_string_lossy().into_owned(),
+                stub: preload::file_name(&plan.stub),
                 fallback_dir: self.fallback_dir.clone(),
             };
             let signals = &plan.inherited.signals;
@@ -475,14 +476,20 @@ impl Launcher {
         let deadline = Instant::now() + KILL_TIMEOUT;
         let mut pause = Duration::from_micros(200);
         loop {
-            let alive = proctree::kill_descendants(self.me, &non_descendants).unwrap_or_default();
+            let killed = proctree::kill_descendants(self.me, &non_descendants);
             // All orphans of the tree are our children. Once it is dead, this is the end of all.
             while let Some((pid, change)) = process::next_child_change() {
                 self.on_child(pid, change);
             }
-            if alive.is_empty() || Instant::now() >= deadline {
-                let names = alive.iter().map(|process| format!("{} ({})", process.pid, process.comm));
-                return names.collect::<Vec<_>>().join(", ");
+            let late = Instant::now() >= deadline;
+            match killed {
+                Ok(alive) if late || alive.is_empty() => {
+                    let names = alive.iter().map(|process| format!("{} ({})", process.pid, process.comm));
+                    return names.collect::<Vec<_>>().join(", ");
+                }
+                Err(error) if late => return format!("any that are left: {}", describe(&error)),
+                // Without a list of processes, nobody knows whether one is left.
+                Ok(_) | Err(_) => {}
             }
             std::thread::sleep(pause);
             pause = (pause * 2).min(Duration::from_millis(20));

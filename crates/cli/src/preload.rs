@@ -45,6 +45,12 @@ pub fn find_stub() -> Result<PathBuf, Failure> {
     check_stub(found)
 }
 
+/// Name of a stub as `/proc/PID/maps` shows it at the end of its path.
+#[must_use]
+pub fn file_name(stub: &Path) -> String {
+    stub.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
 fn installed_places() -> Vec<PathBuf> {
     let program = env::current_exe().unwrap_or_default();
     let beside = program.parent().unwrap_or(Path::new("/"));

@@ -12,6 +12,7 @@
 use crate::capability::{self, CAP_SYS_PTRACE};
 use crate::procfs::{self, ThreadStatus};
 use crate::standby::Standby;
+use std::cell::Cell;
 use std::io;
 use std::mem::size_of;
 use std::sync::mpsc::channel;
@@ -158,6 +159,8 @@ struct Tracee {
     tid: i32,
     registers: Registers,
     mask: u64,
+    /// A signal that its stop has interrupted, and that it gets when it is released.
+    signal: Cell<libc::c_int>,
 }
 
 type Registers = libc::user_regs_struct;
@@ -172,7 +175,7 @@ impl Tracee {
         }
         let mut mask = 0u64;
         ptrace(libc::PTRACE_GETSIGMASK, tid, size_of::<u64>(), (&raw mut mask) as usize)?;
-        Ok(Tracee { tid, registers: registers(tid)?, mask })
+        Ok(Tracee { tid, registers: registers(tid)?, mask, signal: Cell::new(0) })
     }
 
     fn make(self, call: &Call, held: impl Fn() -> bool) -> Result<u64, Failure> {
@@ -181,7 +184,7 @@ impl Tracee {
             std::thread::sleep(POLL_HELD);
         }
         // Fails if the thread has ended.
-        let _ = ptrace(libc::PTRACE_DETACH, self.tid, 0, 0);
+        let _ = ptrace(libc::PTRACE_DETACH, self.tid, 0, self.signal.get() as usize);
         result
     }
 
@@ -199,7 +202,11 @@ impl Tracee {
         self.set_mask(u64::MAX)?;
         self.set_registers(&for_call)?;
         // To the entry of the call, then to its exit.
-        self.go_to_call()?;
+        if !self.go_to_call()? {
+            self.set_registers(&self.registers)?;
+            self.set_mask(self.mask)?;
+            return Err(Failure::NotNow);
+        }
         self.go_to_call()?;
         let result = registers(self.tid)?.rax as i64;
         if self.call_restarts() {
@@ -230,13 +237,18 @@ impl Tracee {
     }
 
     /// Lets the thread run to the next entry to or exit from a system call. All signals but SIGKILL
-    /// and SIGSTOP are blocked.
-    fn go_to_call(&self) -> Result<(), Failure> {
+    /// and SIGSTOP are blocked. False if SIGSTOP came first, which then waits for the release.
+    fn go_to_call(&self) -> Result<bool, Failure> {
         loop {
             ptrace(libc::PTRACE_SYSCALL, self.tid, 0, 0)?;
             let status = wait(self.tid, None)?;
-            if libc::WSTOPSIG(status) == AT_CALL {
-                return Ok(());
+            match (libc::WSTOPSIG(status), status >> 16) {
+                (AT_CALL, _) => return Ok(true),
+                (libc::SIGSTOP, 0) => {
+                    self.signal.set(libc::SIGSTOP);
+                    return Ok(false);
+                }
+                _ => {}
             }
         }
     }

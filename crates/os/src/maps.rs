@@ -44,20 +44,15 @@ impl Mapping {
 /// is the text of /proc/PID/maps.
 ///
 /// Left out: file mappings (few of their pages are written), shared mappings, special mappings in
-/// brackets except for the heap, the stack and named anonymous memory, execute-only ranges, and the
-/// zero-initialised data of the library called `stub`.
-pub fn evictable(maps: &str, stub: &str) -> Vec<Mapping> {
-    let (mut out, mut stub_end) = (Vec::new(), "");
-    for line in maps.lines() {
-        let range = line.split(' ').next().unwrap_or("");
-        let (start, end) = range.split_once('-').unwrap_or(("", ""));
-        if line.ends_with(stub) {
-            stub_end = end;
-        } else if start != stub_end {
-            out.extend(parse(line));
-        }
-    }
-    out
+/// brackets except for the heap, the stack and named anonymous memory, and execute-only ranges.
+pub fn evictable(maps: &str) -> Vec<Mapping> {
+    maps.lines().filter_map(parse).collect()
+}
+
+/// Whether the text of /proc/PID/maps has a file with this name, which may have been removed since.
+pub fn has_file(maps: &str, name: &str) -> bool {
+    let mut paths = maps.lines().map(|line| line.strip_suffix(" (deleted)").unwrap_or(line));
+    paths.any(|path| path.rsplit_once('/').is_some_and(|(_, file)| file == name))
 }
 
 /// All anonymous private mappings, whatever their access, from the text of /proc/PID/maps or smaps.
@@ -463,7 +458,7 @@ mod tests {
 7ffc00000000-7ffc00021000 rw-p 00000000 00:00 0                          [stack]
 7ffc00100000-7ffc00104000 r--p 00000000 00:00 0                          [vvar]
 ";
-        let found = evictable(maps, "/libmemfit.so");
+        let found = evictable(maps);
         let got: Vec<_> = found.iter().map(|m| (m.start, m.stack, m.reserved, m.read_only())).collect();
         let want = [
             (0x55d0_c0a0_0000, false, false, false),
@@ -471,9 +466,11 @@ mod tests {
             (0x7f00_0010_0000, false, true, false),
             (0x7f00_0020_0000, false, false, true),
             (0x7f00_0027_0000, false, false, true),
+            (0x7f00_0028_1000, false, false, false),
             (0x7ffc_0000_0000, true, false, false),
         ];
         assert_eq!(got, want);
+        assert!(has_file(maps, "libmemfit.so") && has_file(maps, "memfd:x") && !has_file(maps, "memfit.so"));
     }
 
     #[test]
@@ -495,7 +492,7 @@ mod tests {
 7f0000a02000-7f0000a0f000 rw-p 00000000 00:00 0 
 ";
         assert_eq!(data_of_libc(maps), [(0x7f00_0090_2000, 0x7f00_0090_f000)]);
-        assert_eq!(ends_of_stacks(&evictable(maps, "/")), [0x7f00_0080_1000]);
+        assert_eq!(ends_of_stacks(&evictable(maps)), [0x7f00_0080_1000]);
     }
 
     #[test]

@@ -16,8 +16,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// File name of the stub in /proc/PID/maps.
-const STUB: &str = "/libmemfit.so";
 /// Upper part of the main stack that the throttle evicts.
 const STACK_BYTES: u64 = 128 << 10;
 
@@ -26,6 +24,9 @@ const STACK_MAPPING_MAX: u64 = 16 << 20;
 /// Smallest reserved mapping that is registered: malloc's arenas and a runtime's heap are larger,
 /// guard pages smaller.
 const RESERVED_BYTES: u64 = 64 << 10;
+
+/// Part of the budget that may be in small pieces which are not registered yet.
+const PIECES_PART: u64 = 32;
 
 /// Result of one scan.
 #[derive(Debug, Default, Clone, Copy)]
@@ -39,8 +40,10 @@ pub struct Found {
 }
 
 /// Registers and adopts what is new. Waits for at most one read of the process's fault thread.
-pub fn rescan(shared: &Arc<Shared>, proc: &Arc<Proc>) -> Found {
-    let found = take_in(shared, proc, true, |_, _| true);
+/// Small pieces can wait, see [`adoption::due`], but not if `whole`.
+pub fn rescan(shared: &Arc<Shared>, proc: &Arc<Proc>, whole: bool) -> Found {
+    let scan = if whole { Scan::Whole } else { Scan::All };
+    let found = take_in(shared, proc, scan, |_, _| true);
     if let Some(identity) = proc.identity.get() {
         // Registered like all reserved memory: from now on new mappings can come out of it.
         let at = identity.reservation.load(Relaxed);
@@ -54,7 +57,7 @@ pub fn rescan(shared: &Arc<Shared>, proc: &Arc<Proc>) -> Found {
 /// As [`rescan`], but only for the stacks of its threads, so that [`throttle_stacks`] works before
 /// other memory is registered. Stacks cause few faults.
 pub fn stacks(shared: &Arc<Shared>, proc: &Arc<Proc>) -> Found {
-    take_in(shared, proc, false, is_stack)
+    take_in(shared, proc, Scan::Stacks, is_stack)
 }
 
 fn is_stack(mapping: &Mapping, stacks: &[Range]) -> bool {
@@ -62,8 +65,20 @@ fn is_stack(mapping: &Mapping, stacks: &[Range]) -> bool {
     mapping.stack || (mapping.end - mapping.start <= STACK_MAPPING_MAX && stacks.iter().any(meets))
 }
 
-/// Registers and adopts the `wanted` mappings; `all`: every mapping is wanted.
-fn take_in(shared: &Arc<Shared>, proc: &Arc<Proc>, all: bool, wanted: impl Fn(&Mapping, &[Range]) -> bool) -> Found {
+/// Which mappings a scan registers.
+#[derive(Clone, Copy, PartialEq)]
+enum Scan {
+    /// Those of stacks.
+    Stacks,
+    /// All, but for small pieces that can wait.
+    All,
+    /// All.
+    Whole,
+}
+
+/// Registers and adopts the `wanted` mappings.
+fn take_in(shared: &Arc<Shared>, proc: &Arc<Proc>, scan: Scan, wanted: impl Fn(&Mapping, &[Range]) -> bool) -> Found {
+    let all = scan != Scan::Stacks;
     let mut found = Found::default();
     let Some(identity) = proc.identity.get() else { return found };
     let mut mappings = {
@@ -98,16 +113,11 @@ fn take_in(shared: &Arc<Shared>, proc: &Arc<Proc>, all: bool, wanted: impl Fn(&M
         }
         mappings.retain(|m| wanted(m, &stacks));
     }
-    let droppable = droppable(identity);
-    let never: Vec<Range> = identity.forbidden.iter().chain(droppable).copied().collect();
-    let fresh: Vec<Range> = mappings
-        .iter()
-        .filter(|m| !m.reserved || opens_unseen(identity, m))
-        .flat_map(|m| uncovered(proc, &never, m.start, m.end).into_iter().map(move |part| (m, part)))
-        .filter(|&(m, part)| m.writable() || m.reserved || holds_memory(identity, part))
-        .map(|(_, part)| part)
-        .filter(|&(start, end)| proc.uffd.register_memory(start, end - start).is_ok())
-        .collect();
+    let mut fresh = fresh_parts(proc, identity, &mappings);
+    if scan == Scan::All {
+        fresh = adoption::due(fresh, small_pieces(shared), |at| proc.region_of(at).is_some());
+    }
+    fresh.retain(|&(start, end)| proc.uffd.register_memory(start, end - start).is_ok());
     found.registered = fresh.iter().map(|(start, end)| end - start).sum();
     // Before the scan of the pages: what the kernel drops after it is in one of these mappings.
     let lazy = freed_lazily(identity, &fresh, all);
@@ -143,9 +153,26 @@ fn take_in(shared: &Arc<Shared>, proc: &Arc<Proc>, all: bool, wanted: impl Fn(&M
     found
 }
 
+/// The parts of the mappings that are not registered yet and shall be.
+fn fresh_parts(proc: &Proc, identity: &Identity, mappings: &[Mapping]) -> Vec<Range> {
+    let never: Vec<Range> = identity.forbidden.iter().chain(droppable(identity)).copied().collect();
+    mappings
+        .iter()
+        .filter(|m| !m.reserved || opens_unseen(identity, m))
+        .flat_map(|m| uncovered(proc, &never, m.start, m.end).into_iter().map(move |part| (m, part)))
+        .filter(|&(m, part)| m.writable() || m.reserved || holds_memory(identity, part))
+        .map(|(_, part)| part)
+        .collect()
+}
+
+/// Most bytes of a process that can wait in small pieces.
+fn small_pieces(shared: &Shared) -> u64 {
+    shared.budget.sizes.budget / PIECES_PART / shared.procs.lock().len().max(1) as u64
+}
+
 /// The mappings whose pages can be evicted.
 fn takeable(maps: &str, takes_read_only: bool) -> Vec<Mapping> {
-    let mut found = evictable(maps, STUB);
+    let mut found = evictable(maps);
     found.retain(|mapping| !mapping.read_only() || takes_read_only);
     found
 }
@@ -202,13 +229,13 @@ pub fn may_be_dropped(proc: &Proc, page: Page) -> bool {
     among(maps::droppable(&text)) || !among(maps::in_smaps(&text))
 }
 
-/// Whether a process runs without the stub. A process whose loader has not mapped libc yet may
-/// still get it; one that has both will say hello as soon as it runs.
-pub fn is_without_stub(pid: i32) -> bool {
+/// Whether a process runs without the `stub`, a file name. A process whose loader has not mapped
+/// libc yet may still get it; one that has both will say hello as soon as it runs.
+pub fn is_without_stub(pid: i32, stub: &str) -> bool {
     let text = procfs::read_memory(pid, "maps").unwrap_or_default();
-    let maps = |library: &str| text.lines().any(|line| line.ends_with(library));
-    let loading = text.lines().any(|line| line.contains("/ld-linux")) && !maps("/libc.so.6");
-    !(loading || maps(STUB) && maps("/libc.so.6"))
+    let maps = |library: &str| maps::has_file(&text, library);
+    let loading = text.lines().any(|line| line.contains("/ld-linux")) && !maps("libc.so.6");
+    !(loading || maps(stub) && maps("libc.so.6"))
 }
 
 /// Adds the parts of a present range that are untracked to `out`. Others may be in a batch.

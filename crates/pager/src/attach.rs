@@ -192,7 +192,7 @@ fn manage(desk: &Arc<Desk>, client: &Arc<Client>, message: &FromStub, fd: Option
         send_command(&client.socket, &Command { kind: SERVED, flags: ANNOUNCE_FORKS, ..Command::default() }, None);
     }
     if shared.budget.free() < shared.budget.sizes.register as i64 || shared.budget.commit_pressure.load(Relaxed) {
-        adopt::rescan(shared, &proc);
+        adopt::rescan(shared, &proc, false);
         shared.budget.want_reclaim();
     } else {
         adopt::stacks(shared, &proc);
@@ -228,7 +228,7 @@ pub fn other(why: String) -> std::io::Error {
 
 fn identity(client: &Client, message: &FromStub, segment: &Arc<Segment>) -> std::io::Result<Identity> {
     let pages = |at: u64, bytes: u64| (at, if at == 0 { 0 } else { at + bytes });
-    let ranges = [message.stack, message.segment, message.window].map(|[s, e]| (s, e));
+    let ranges = [message.stack, message.segment, message.window, message.image].map(|[s, e]| (s, e));
     Ok(Identity {
         pid: client.pid,
         tid: client.tid,

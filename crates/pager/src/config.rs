@@ -136,6 +136,8 @@ pub struct Config {
     pub protect: Vec<String>,
     /// Which processes are in the background without being told.
     pub automatic: Automatic,
+    /// File name of the stub.
+    pub stub: String,
     /// The command, for statistics.
     pub command: Vec<String>,
     /// Name of the abstract unix socket, without the leading NUL.

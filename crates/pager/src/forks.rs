@@ -235,7 +235,7 @@ pub fn used_by_libc(proc: &Proc) -> Vec<Page> {
     let mut maps = identity.maps.lock();
     let Ok(text) = maps.read() else { return Vec::new() };
     let data = maps::data_of_libc(text).into_iter().flat_map(|(s, e)| s / 4096..e / 4096);
-    data.chain(descriptors_in(&maps::evictable(text, "/"))).map(Page).chain(descriptors).collect()
+    data.chain(descriptors_in(&maps::evictable(text))).map(Page).chain(descriptors).collect()
 }
 
 /// Notes what the child of an announced fork will lack. Called by the parent's fault thread, with

@@ -123,6 +123,7 @@ fn start(mut config: Config) -> Result<Arc<control::Desk>, (String, i32)> {
         );
     }
     shared.protect.clone_from(&config.protect);
+    shared.stub.clone_from(&config.stub);
     if config.lock_pool {
         shared.memory.lock().map_err(|error| {
             let why = format!("--lock-pool: cannot lock the pool: {error}");

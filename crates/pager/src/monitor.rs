@@ -414,7 +414,9 @@ impl Monitor {
         let start = Instant::now();
         // Before the scan: a thread that starts during it is new at the next one.
         let threads = threads.unwrap_or_else(|| Threads::list(proc, self.newest_task.steady(self.last_sample), start));
-        let found = adopt::rescan(shared, proc);
+        // What leaves, leaves as a whole; accesses are recorded from the beginning.
+        let leaves = client.standing.load(Relaxed) == background::TOLD_TO_LEAVE;
+        let found = adopt::rescan(shared, proc, leaves || shared.sampling.is_some());
         let unmanaged = rss.anon.saturating_sub(present_bytes(shared, proc));
         let cost = start.elapsed();
         *known = Some(Scan {
@@ -515,6 +517,14 @@ impl Monitor {
         crate::quarantine::release(&desk.shared);
     }
 
+    /// The launcher's group-signal probe, which has no memory of its own. A program can have its
+    /// name.
+    fn is_signal_probe(&self, process: &proctree::ProcStat) -> bool {
+        let launcher = self.desk.config.launcher_pid;
+        let file = |pid: i32| std::fs::read_link(format!("/proc/{pid}/exe")).ok();
+        process.comm == signal_probe::NAME && process.ppid == launcher && file(process.pid) == file(launcher)
+    }
+
     fn find_unmanaged(&mut self, clients: &[Arc<Client>]) {
         let served = clients.iter().filter(|client| !client.gone.load(Relaxed)).map(|client| client.pid);
         let known: HashSet<i32> = served.chain([std::process::id() as i32]).collect();
@@ -526,9 +536,8 @@ impl Monitor {
         let (mut names, mut children) = (Vec::new(), Vec::new());
         let mut seen = HashMap::new();
         clients.iter().for_each(|client| client.lends.store(false, Relaxed));
-        // The launcher's group-signal probe has no memory of its own.
-        for process in others.iter().filter(|p| p.comm != signal_probe::NAME) {
-            if shares_memory(process, clients) {
+        for process in &others {
+            if shares_memory(process, clients) || self.is_signal_probe(process) {
                 continue;
             }
             let old = self.unmanaged.remove(&process.pid).filter(|old| old.forked == process.forked);
@@ -547,7 +556,9 @@ impl Monitor {
                 let time = procfs::cpu_time(process.pid, process.pid);
                 waited >= COMES_WITHOUT_CPU || time.is_none_or(|time| time >= HELLO_TAKES)
             };
-            let late = || waited >= STUB_COMES && !unmanaged.forked && adopt::is_without_stub(process.pid);
+            let late = || {
+                waited >= STUB_COMES && !unmanaged.forked && adopt::is_without_stub(process.pid, &self.desk.shared.stub)
+            };
             if let Some(why) = left {
                 if large() {
                     detach::tell(&self.desk, process.pid, &process.comm, why, false);

@@ -38,7 +38,7 @@ pub fn short(shared: &Shared, over: u64) -> String {
         None => format!(
             "the budget is {over} MiB too small for what cannot be taken away at the moment{}; raise -m, or allow a swap \
              tier with --swap DIR",
-            kept(&procs)
+            kept(shared, &procs)
         ),
     }
 }
@@ -64,7 +64,7 @@ pub fn hopeless(budget: u64, over: u64, tier: &Tier) -> String {
 
 /// The largest kinds of memory that cannot be evicted, in words. Also of processes that are not
 /// paged: one that has shared memory alone never is.
-fn kept(procs: &[Arc<Proc>]) -> String {
+fn kept(shared: &Shared, procs: &[Arc<Proc>]) -> String {
     let launcher = std::os::unix::process::parent_id() as i32;
     let own = std::process::id() as i32;
     let tree = proctree::descendants_by_lists(launcher, |pid| pid == own).unwrap_or_default();
@@ -78,7 +78,7 @@ fn kept(procs: &[Arc<Proc>]) -> String {
         let closed = procs.iter().any(|proc| proc.pid() == Some(pid) && proc.closed.load(Relaxed));
         let mut kept = unevictable::kept(&smaps, closed);
         // The budget does not count shared memory of a process without a stub.
-        if kept.iter().any(|&(kind, _)| kind == Kept::Shared) && adopt::is_without_stub(pid) {
+        if kept.iter().any(|&(kind, _)| kind == Kept::Shared) && adopt::is_without_stub(pid, &shared.stub) {
             kept.retain(|&(kind, _)| kind != Kept::Shared);
         }
         all.extend(kept.into_iter().map(|(kind, bytes)| (bytes >> 20, kind, pid)));

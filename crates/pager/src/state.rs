@@ -88,6 +88,8 @@ pub struct Shared {
     pub started: Instant,
     /// Names of processes that are never stopped or killed for lack of room.
     pub protect: Vec<String>,
+    /// File name of the stub.
+    pub stub: String,
     /// Pid of the command; 0 before it has started.
     pub command: AtomicI32,
     /// What was counted and measured.
@@ -162,6 +164,7 @@ impl Shared {
             contents: None,
             started: Instant::now(),
             protect: Vec::new(),
+            stub: String::new(),
             command: AtomicI32::new(0),
             meters: Meters::default(),
             outbox: Outbox::new()?,

@@ -569,6 +569,7 @@ fn prepare(socket: i32, command: &Command, segment: i32, lent: i32, reply: &mut 
     reply.stack = [stack as u64, (stack + STACK_BYTES) as u64];
     reply.segment = [segment as u64, segment as u64 + bytes as u64];
     reply.window = [window as u64, (window + window_bytes) as u64];
+    reply.image = crate::exec::image();
     reply.beacon = BEACON.load(Relaxed) as u64;
     reply.reservation = map::reserve().unwrap_or_default();
     // SAFETY: the segment starts with a ring and stays mapped as long as the process lives.

@@ -15,6 +15,8 @@ mod file;
 mod filter;
 mod next;
 
+pub use next::image;
+
 use core::mem::MaybeUninit;
 use file::{at_path, is_32_bit, searched, EMPTY};
 use filter::fit;

@@ -16,7 +16,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 pub const PAGE_BYTES: usize = 4096;
 
 /// Protocol version. Pager and stub refuse any other.
-pub const VERSION: u32 = 10;
+pub const VERSION: u32 = 11;
 /// First word of each message from the stub: "memF".
 pub const MAGIC: u32 = 0x466d_656d;
 
@@ -215,6 +215,8 @@ pub struct FromStub {
     pub stack: [u64; 2],
     pub segment: [u64; 2],
     pub window: [u64; 2],
+    /// The stub itself: code, data and variables.
+    pub image: [u64; 2],
     /// A page that the pager registers and that stays absent until the stub of a fork child touches
     /// it. The process in which the pager's fill then appears is the child. HELLO: the beacon of
     /// the parent if the parent was paged at the fork, else 0.

@@ -1,6 +1,7 @@
 //! `make install`, with a program that needs more memory than its budget.
 
 use crate::support::contents::assert_contents_eq;
+use crate::support::known::{program, BUDGET, EVICTED};
 use crate::support::{memfit, Bench};
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -55,4 +56,20 @@ fn what_make_installs_works_and_can_be_removed() {
     assert!(stats.number("/evictions/pages") > 0, "nothing was evicted: {:#}", stats.json);
     make("uninstall");
     assert_eq!(files(&prefix), Vec::<PathBuf>::new());
+}
+
+/// A package manager replaces the file while programs have it mapped.
+#[test]
+fn the_stub_has_another_name_or_is_removed() {
+    let Some(bench) = program("other_stub", include_str!("../workloads/checked.c")) else { return };
+    let stub = bench.directory.join("other.so");
+    fs::copy(memfit().with_file_name("libmemfit.so"), &stub).unwrap();
+    for line in ["./program 60 4", "./program 60 4 other.so"] {
+        let mut command = bench.memfit();
+        command.env("MEMFIT_STUB", &stub).arg("run");
+        let (ran, stats) = bench.managed_by(command, line, BUDGET);
+        let out = String::from_utf8_lossy(&ran.out);
+        assert_contents_eq!((ran.code, &*out), (Some(0), "wrong: 0\n"), "{line}: {}", ran.err);
+        assert!(stats.number("/evictions/pages") >= EVICTED, "{line}: {:#}", stats.json);
+    }
 }

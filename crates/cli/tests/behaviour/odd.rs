@@ -77,6 +77,14 @@ fn the_first_thread_ends_and_others_go_on() {
     }
 }
 
+/// Registered memory and what is mapped beside it later are not one mapping, and a process may have
+/// 65,530 mappings.
+#[test]
+fn memory_that_grows_by_pages_stays_in_few_mappings() {
+    let Some(bench) = program("grows_slowly", include_str!("../workloads/grows_slowly.c")) else { return };
+    same(&bench, "./program", SEVERAL);
+}
+
 /// The kernel prints names of programs and files as they are, in files that the pager reads.
 #[test]
 fn names_that_are_not_utf8() {
@@ -102,6 +110,13 @@ fn a_process_of_one_thread() {
 #[test]
 fn a_stopped_program() {
     let Some(bench) = program("stopped", include_str!("../workloads/stopped.c")) else { return };
+    same(&bench, "./program", SEVERAL);
+}
+
+/// A stop that comes while memfit makes its thread is a stop.
+#[test]
+fn programs_that_are_stopped_as_they_begin() {
+    let Some(bench) = program("stopped_early", include_str!("../workloads/stopped_early.c")) else { return };
     same(&bench, "./program", SEVERAL);
 }
 

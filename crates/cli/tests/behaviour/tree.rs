@@ -315,6 +315,25 @@ fn core_dumps_are_told() {
     assert!(whole < pages - 1000 && whole + empty >= pages, "{whole} pages are whole, {empty} zeros");
 }
 
+/// Process ids of another namespace are those of other processes.
+#[test]
+fn proc_of_another_pid_namespace_is_refused() {
+    let unshare = |words: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args(["--fork", "--pid"]).args(words).stdin(Stdio::null());
+        command.output()
+    };
+    if !unshare(&["true"]).is_ok_and(|out| out.status.success()) {
+        return skip("proc_of_another_pid_namespace", "no PID namespaces here; root can make them");
+    }
+    let memfit = memfit_command().get_program().to_str().unwrap().to_owned();
+    let out = unshare(&[&memfit, "run", "true"]).unwrap();
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(1), "{said}");
+    assert!(said.contains("/proc: shows the processes of another PID namespace"), "{said}");
+    assert!(said.contains("unshare --mount-proc"), "{said}");
+}
+
 /// Programs that give up rights or start in new namespaces are paged like others.
 #[test]
 fn rights_given_up_and_namespaces() {

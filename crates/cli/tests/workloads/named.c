@@ -1,5 +1,5 @@
-// A program with names that are not UTF-8: its own, which the kernel has cut within a character, and that of a file that
-// it maps. Its fork children check what they inherited.
+// A program with names that are not UTF-8: its own, which the kernel has cut within a character, and that of a file
+// that it maps. Its fork child checks what it inherited.
 #include "pages.h"
 #include <sys/prctl.h>
 

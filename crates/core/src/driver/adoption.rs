@@ -11,6 +11,32 @@ pub type Range = (u64, u64);
 /// A range of present pages, and whether they are the kernel's zero page.
 pub type Present = (u64, u64, bool);
 
+/// Size from which a piece beside registered memory is registered by itself, bytes.
+const PIECE_BYTES: u64 = 1 << 20;
+
+/// Which of the ranges `fresh` are registered now; all in order of address.
+///
+/// The kernel does not merge a registered mapping with one beside it that is not. If both have been
+/// accessed, it does not merge them later either. So a heap that grows by small steps would get a
+/// mapping for each scan, until the kernel allows the process no more of them. Small pieces beside
+/// registered memory wait, and the kernel merges the next steps with them. At most `most` bytes
+/// wait, the smallest pieces first.
+pub fn due(fresh: Vec<Range>, most: u64, is_registered: impl Fn(u64) -> bool) -> Vec<Range> {
+    let size = |&(start, end): &Range| end - start;
+    let is_small = |range: &&Range| size(range) < PIECE_BYTES;
+    let adjoins = |range: &&Range| is_registered(range.0.saturating_sub(1)) || is_registered(range.1);
+    let mut small: Vec<Range> = fresh.iter().filter(is_small).filter(adjoins).copied().collect();
+    small.sort_unstable_by_key(size);
+    let mut bytes = 0;
+    let fit = small.iter().take_while(|piece| {
+        bytes += size(piece);
+        bytes <= most
+    });
+    let mut wait: Vec<Range> = fit.copied().collect();
+    wait.sort_unstable();
+    fresh.into_iter().filter(|range| wait.binary_search(range).is_err()).collect()
+}
+
 /// The parts of the registered ranges `fresh`, and of the `present` pages in them, that lie in
 /// registered mappings.
 ///
@@ -59,6 +85,20 @@ mod tests {
         };
         let (regions, pages) = confirmed(mappings.iter().copied(), &[(10, 40)], present, is_registered);
         (regions, pages, asked)
+    }
+
+    #[test]
+    fn small_pieces_beside_registered_memory_wait() {
+        const KIB: u64 = 1024;
+        let registered = |at| (1000 * KIB..2000 * KIB).contains(&at);
+        let (below, above) = ((999 * KIB, 1000 * KIB), (2000 * KIB, 2008 * KIB));
+        let (apart, large) = ((10 * KIB, 11 * KIB), (2000 * KIB, 3024 * KIB));
+        let of = |fresh: &[Range], most| due(fresh.to_vec(), most, registered);
+        assert_eq!(of(&[apart, below, above], 9 * KIB), [apart]);
+        assert_eq!(of(&[apart, below, above], 8 * KIB), [apart, above], "the larger one");
+        assert_eq!(of(&[below, above], 0), [below, above]);
+        assert_eq!(of(&[large], u64::MAX), [large]);
+        assert_eq!(of(&[(2000 * KIB, 3023 * KIB)], u64::MAX), []);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use core::ffi::CStr;
 use core::mem::{transmute, MaybeUninit};
 use core::ptr::null;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use memfit_wire::PAGE_BYTES;
 
 const SYS_EXECVE: usize = 59;
 const SYS_EXECVEAT: usize = 322;
@@ -55,6 +56,13 @@ unsafe extern "C" {
     fn memfit_exec_environ() -> usize;
     fn memfit_exec_start() -> usize;
     fn memfit_exec_end() -> usize;
+}
+
+/// Where this library lies in memory, in whole pages, `end` exclusive.
+pub fn image() -> [u64; 2] {
+    // SAFETY: they only return an address.
+    let (start, end) = unsafe { (memfit_exec_start(), memfit_exec_end()) };
+    [(start / PAGE_BYTES * PAGE_BYTES) as u64, (end.div_ceil(PAGE_BYTES) * PAGE_BYTES) as u64]
 }
 
 type Execve = unsafe extern "C" fn(Text, Texts, Texts) -> i32;
