@@ -18,8 +18,8 @@ use memfit_os::event::EventFd;
 use memfit_os::maps::{Maps, Pagemap};
 use memfit_os::memory::Segment;
 use memfit_os::process;
-use memfit_os::procfs;
 use memfit_os::uffd::{self, Uffd};
+use memfit_os::{procfs, proctree};
 use memfit_wire::{Command, FromStub, ANNOUNCE_FORKS, ATTACH, LEND, MAPS, PAGEMAP, SERVED, WITH_DEVICE, WITH_UFFD};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
@@ -231,6 +231,7 @@ fn identity(client: &Client, message: &FromStub, segment: &Arc<Segment>) -> std:
     let ranges = [message.stack, message.segment, message.window, message.image].map(|[s, e]| (s, e));
     Ok(Identity {
         pid: client.pid,
+        start_ticks: proctree::read_stat(client.pid).map_or(0, |stat| stat.start_ticks),
         tid: client.tid,
         socket: Arc::clone(&client.socket),
         segment: Arc::clone(segment),

@@ -483,7 +483,7 @@ impl Monitor {
         let has_run = |client: &Client| client.watch.lock().ran_within(since, now);
         let run: Vec<Arc<Client>> = clients.iter().filter(|client| has_run(client)).cloned().collect();
         wake::forget_others(&desk, &run);
-        self.find_unmanaged(clients);
+        let sharers = self.find_unmanaged(clients);
         run.iter().for_each(|client| end_with_program(client));
         // Once more after the last child has left: its parent's pages are its own again.
         let forks = clients.iter().any(|c| c.forked) || self.shared_before;
@@ -514,7 +514,7 @@ impl Monitor {
             *client.unweighed.lock() = None;
             client.shmem.store(shmem, Relaxed);
         }
-        crate::quarantine::release(&desk.shared);
+        crate::quarantine::release(&desk.shared, sharers.as_deref());
     }
 
     /// The launcher's group-signal probe, which has no memory of its own. A program can have its
@@ -525,19 +525,18 @@ impl Monitor {
         process.comm == signal_probe::NAME && process.ppid == launcher && file(process.pid) == file(launcher)
     }
 
-    fn find_unmanaged(&mut self, clients: &[Arc<Client>]) {
+    /// Returns which processes may have the memory of a client: its pid and theirs. `None` if the
+    /// tree cannot be listed.
+    fn find_unmanaged(&mut self, clients: &[Arc<Client>]) -> Option<Vec<(i32, i32)>> {
         let served = clients.iter().filter(|client| !client.gone.load(Relaxed)).map(|client| client.pid);
         let known: HashSet<i32> = served.chain([std::process::id() as i32]).collect();
-        let Ok(others) = proctree::descendants_by_lists(self.desk.config.launcher_pid, |pid| known.contains(&pid))
-        else {
-            return;
-        };
+        let others = proctree::descendants_by_lists(self.desk.config.launcher_pid, |pid| known.contains(&pid)).ok()?;
         crate::forks::forget_lost(&self.desk.shared, &others);
         let (mut names, mut children) = (Vec::new(), Vec::new());
-        let mut seen = HashMap::new();
+        let (mut seen, mut sharers) = (HashMap::new(), Vec::new());
         clients.iter().for_each(|client| client.lends.store(false, Relaxed));
         for process in &others {
-            if shares_memory(process, clients) || self.is_signal_probe(process) {
+            if self.is_signal_probe(process) || shares_memory(process, clients, &mut sharers) {
                 continue;
             }
             let old = self.unmanaged.remove(&process.pid).filter(|old| old.forked == process.forked);
@@ -583,6 +582,7 @@ impl Monitor {
                  {COMES_AT_ALL:?} (the machine is busy, or a network namespace keeps them away)"
             )
         });
+        Some(sharers)
     }
 
     /// `unmanaged`: bytes of processes without a stub.
@@ -676,18 +676,24 @@ fn end_with_program(client: &Client) {
 
 /// Whether a process has the memory of another one, which counts it: its parent's, for vfork and
 /// most others, or, when that has ended, that of one of the same size. A client that lends it is to
-/// know.
-fn shares_memory(process: &proctree::ProcStat, clients: &[Arc<Client>]) -> bool {
+/// know, and is noted in `sharers`. So is a parent of which the kernel does not say whether it
+/// does.
+fn shares_memory(process: &proctree::ProcStat, clients: &[Arc<Client>], sharers: &mut Vec<(i32, i32)>) -> bool {
     let same = |other: i32| procfs::share_memory(process.pid, other) == Some(true);
     let lends = |client: &&Arc<Client>| same(client.pid);
-    let parent = || clients.iter().filter(|client| client.pid == process.ppid).find(lends);
+    let is_parent = |client: &&Arc<Client>| client.pid == process.ppid;
+    let parent = || clients.iter().filter(is_parent).find(lends);
     let as_large = || {
         let mapped = RssReader::open(process.pid).and_then(|rss| rss.read()).ok()?.mapped;
         let as_large = |client: &&Arc<Client>| client.rss.read().is_ok_and(|rss| rss.mapped == mapped);
         clients.iter().filter(|_| mapped > 0).filter(as_large).find(lends)
     };
     let lender = parent().or_else(as_large);
-    lender.inspect(|client| client.lends.store(true, Relaxed)).is_some() || same(process.ppid)
+    lender.inspect(|client| client.lends.store(true, Relaxed));
+    let unknown = || process.forked && procfs::share_memory(process.pid, process.ppid).is_none();
+    let may_lend = lender.or_else(|| clients.iter().find(is_parent).filter(|_| unknown()));
+    sharers.extend(may_lend.map(|client| (client.pid, process.pid)));
+    lender.is_some() || same(process.ppid)
 }
 
 /// Evicted pages of processes that share some after a fork.

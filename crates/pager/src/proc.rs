@@ -16,8 +16,8 @@ use memfit_os::event::EventFd;
 use memfit_os::maps::{self, Maps, Pagemap};
 use memfit_os::memory::{futex_wait, futex_wake, Segment};
 use memfit_os::messages::bytes_of;
-use memfit_os::procfs;
 use memfit_os::uffd::Uffd;
+use memfit_os::{procfs, proctree};
 use memfit_wire::{
     Command, Ring, BATCH, BATCH_PAGES, BATCH_RANGES, CLOSED, DONTFORK, IN_MOVE, POPULATE, RING_BYTES, STUB_WAITS,
 };
@@ -26,6 +26,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
+
+/// How long memory can outlive its last process, while others read its maps.
+const MEMORY_GOES_WITHIN: Duration = Duration::from_secs(1);
 
 /// Byte offset of a staging slot in its segment.
 pub fn slot_offset(index: u32) -> usize {
@@ -37,6 +40,9 @@ pub fn slot_offset(index: u32) -> usize {
 pub struct Identity {
     /// Pid in the pager's namespace.
     pub pid: i32,
+    /// When the process started, clock ticks since boot: another process with this pid has another
+    /// value.
+    pub start_ticks: u64,
     /// Thread id of the stub in its own namespace.
     pub tid: u32,
     /// The stub's control socket, for doorbells.
@@ -563,17 +569,36 @@ impl Proc {
 
     /// Fail-stop: the process cannot go on with right data. Kills it and says why. If its pid is
     /// unknown, as that of a fork child before it is identified, the whole tree ends; returns false
-    /// then.
+    /// then. So it is if the process has ended and another one has its memory (CLONE_VM).
     pub fn stop(&self, shared: &Shared, why: &str) -> bool {
         let who = format!("process {} ({})", self.pid().unwrap_or(0), *self.comm.lock());
-        let Some(pid) = self.pid() else {
-            shared.fatal(format!("{who}: {why}"));
-            return false;
-        };
-        // Warns first: whoever sees the process die asks for the reason.
-        shared.warn(format!("killed {who}: {why}"));
-        memfit_os::process::kill(pid);
-        true
+        let process = self.identity.get().map(|identity| {
+            let now = proctree::read_stat(identity.pid)?;
+            (now.start_ticks == identity.start_ticks && !now.is_dead()).then_some(now)
+        });
+        match process {
+            Some(Some(process)) => {
+                // Warns first: whoever sees the process die asks for the reason.
+                shared.warn(format!("killed {who}: {why}"));
+                let _ = proctree::kill_exactly(&process);
+                true
+            }
+            Some(None) if self.memory_goes() => true,
+            Some(None) | None => {
+                shared.fatal(format!("{who}: {why}"));
+                false
+            }
+        }
+    }
+
+    /// Whether the memory of a process that has ended goes with it. Who reads its maps just now
+    /// keeps it for that time.
+    fn memory_goes(&self) -> bool {
+        let until = Instant::now() + MEMORY_GOES_WITHIN;
+        while !self.uffd.gone() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.uffd.gone()
     }
 }
 

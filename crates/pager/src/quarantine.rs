@@ -4,6 +4,7 @@
 //! event has left its madvise. An absent page has been zapped: it leaves quarantine at once. Pages
 //! that are still present when every thread has been seen outside of its madvise stay: they were
 //! freed with MADV_FREE, or zapped and then filled by a fault that the pager did not need to serve.
+//! The threads are those of the process, and of others that have its memory (clone with CLONE_VM).
 //! A thread is outside
 //!
 //! - in an interruptible sleep, stopped, or ended: between the event and the zap it sleeps
@@ -41,17 +42,18 @@ pub struct Proof {
 /// Pages that are handled under one hold of the core lock.
 const CHUNK_PAGES: usize = 256;
 
-/// One step of the proofs of all processes.
-pub fn release(shared: &Arc<Shared>) {
+/// One step of the proofs of all processes. `sharers`: processes and those that may have their
+/// memory, in pairs of pids; without it no proof begins.
+pub fn release(shared: &Arc<Shared>, sharers: Option<&[(i32, i32)]>) {
     let procs: Vec<Arc<Proc>> = shared.procs.lock().clone();
     for proc in &procs {
         let mut proof = proc.proof.lock();
         if proof.is_none() {
-            *proof = begin(shared, proc);
+            *proof = sharers.and_then(|sharers| begin(shared, proc, sharers));
         }
-        let (Some(identity), Some(under_way)) = (proc.identity.get(), &mut *proof) else { continue };
+        let Some(under_way) = &mut *proof else { continue };
         let ticks = under_way.ticks;
-        under_way.suspects.retain(|&(tid, before)| !outside(identity.pid, tid, before + ticks));
+        under_way.suspects.retain(|&(tid, before)| !outside(tid, before + ticks));
         if under_way.suspects.is_empty() {
             let_go(shared, proc, &under_way.pages, under_way.epoch);
             *proof = None;
@@ -63,7 +65,7 @@ pub fn release(shared: &Arc<Shared>) {
 }
 
 /// The beginning of a proof, if the process has enough in quarantine.
-fn begin(shared: &Arc<Shared>, proc: &Arc<Proc>) -> Option<Proof> {
+fn begin(shared: &Arc<Shared>, proc: &Arc<Proc>, sharers: &[(i32, i32)]) -> Option<Proof> {
     let pid = proc.identity.get()?.pid;
     let mut state = shared.lock_for(proc)?;
     if state.core.quarantined_pages(proc.id) < WORTH_PAGES && !state.core.has_zap_pending(proc.id) {
@@ -71,17 +73,18 @@ fn begin(shared: &Arc<Shared>, proc: &Arc<Proc>) -> Option<Proof> {
     }
     let (epoch, pages) = state.core.begin_proof(proc.id);
     drop(state);
-    let suspect = |tid| Some((tid, procfs::user_ticks(pid, tid)?));
-    let suspects = procfs::tasks(pid).into_iter().filter_map(suspect).collect();
+    let with_its_memory = sharers.iter().filter(|&&(lender, _)| lender == pid).map(|&(_, sharer)| sharer);
+    let suspect = |tid| Some((tid, procfs::user_ticks(tid, tid)?));
+    let suspects = [pid].into_iter().chain(with_its_memory).flat_map(procfs::tasks).filter_map(suspect).collect();
     let ticks = TICKS_MIN + pages.len() as u64 / ZAPPED_PER_TICK;
     Some(Proof { epoch, pages, suspects, ticks })
 }
 
 /// Whether a thread is certainly not between a REMOVE event and its zap. It is not if its total
 /// user time has reached `proves` clock ticks.
-fn outside(pid: i32, tid: i32, proves: u64) -> bool {
-    matches!(procfs::task_state(pid, tid), None | Some('S' | 'T' | 't' | 'Z' | 'X'))
-        || procfs::user_ticks(pid, tid).is_none_or(|ticks| ticks >= proves)
+fn outside(tid: i32, proves: u64) -> bool {
+    matches!(procfs::task_state(tid, tid), None | Some('S' | 'T' | 't' | 'Z' | 'X'))
+        || procfs::user_ticks(tid, tid).is_none_or(|ticks| ticks >= proves)
 }
 
 /// Ends the quarantine of absent pages: they have been zapped. Returns those that are present.
@@ -140,7 +143,7 @@ mod tests {
     use crate::locks::Lock;
     use crate::proc::Identity;
     use memfit_core::scheme::Scheme;
-    use memfit_core::PageRange;
+    use memfit_core::{PageRange, ProcId};
     use memfit_os::event::EventFd;
     use memfit_os::maps::{Maps, Pagemap};
     use memfit_os::memory::Segment;
@@ -149,10 +152,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
     use std::sync::OnceLock;
 
-    /// The process can end between two steps of the thread that proves.
-    #[test]
-    fn no_proof_begins_for_a_process_that_was_removed() {
-        let shared = Arc::new(Shared::new(Scheme::default(), 64 << 20, None).unwrap());
+    fn process(shared: &Arc<Shared>) -> Arc<Proc> {
         let (id, area) = shared.lock().core.add_process(16);
         let null = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
         let kick = Arc::new(EventFd::new().unwrap());
@@ -160,6 +160,7 @@ mod tests {
         let pid = std::process::id() as i32;
         let identity = Identity {
             pid,
+            start_ticks: 0,
             tid: 1,
             socket: Arc::new(null()),
             segment: Arc::new(Segment::create(1 << 20).unwrap()),
@@ -173,22 +174,49 @@ mod tests {
             arguments: None,
         };
         proc.identity.set(identity).ok().unwrap();
-        assert!(shared.lock_for(&proc).is_some());
         shared.procs.lock().push(Arc::clone(&proc));
-        let seen = shared.procs.lock().clone();
+        proc
+    }
+
+    /// Pages that are worth a proof.
+    fn quarantine(shared: &Shared, proc: ProcId) {
+        let pages = PageRange { first: Page(16), pages: 2 * WORTH_PAGES };
+        let mut state = shared.lock();
+        (16..pages.end()).for_each(|page| assert!(state.core.adopt(proc, Page(page), false)));
+        state.core.removed(proc, pages);
+        assert!(state.core.quarantined_pages(proc) >= WORTH_PAGES);
+    }
+
+    /// The process can end between two steps of the thread that proves.
+    #[test]
+    fn no_proof_begins_for_a_process_that_was_removed() {
+        let shared = Arc::new(Shared::new(Scheme::default(), 64 << 20, None).unwrap());
+        let proc = process(&shared);
+        assert!(shared.lock_for(&proc).is_some());
         crate::attach::remove_process(&shared, &proc);
         assert!(shared.procs.lock().is_empty());
         assert!(shared.lock_for(&proc).is_none());
-        assert!(begin(&shared, &seen[0]).is_none());
+        assert!(begin(&shared, &proc, &[]).is_none());
         // The number is another process's now, with much in quarantine.
         let (other, _) = shared.lock().core.add_process(16);
-        assert_eq!(other, id);
-        let pages = PageRange { first: Page(16), pages: 2 * WORTH_PAGES };
-        let mut state = shared.lock();
-        (16..pages.end()).for_each(|page| assert!(state.core.adopt(other, Page(page), false)));
-        state.core.removed(other, pages);
-        assert!(state.core.quarantined_pages(other) >= WORTH_PAGES);
-        drop(state);
-        assert!(begin(&shared, &seen[0]).is_none());
+        assert_eq!(other, proc.id);
+        quarantine(&shared, other);
+        assert!(begin(&shared, &proc, &[]).is_none());
+    }
+
+    /// A process made by clone with CLONE_VM can be in madvise on the same memory.
+    #[test]
+    fn threads_of_other_processes_with_the_same_memory_are_suspects() {
+        let shared = Arc::new(Shared::new(Scheme::default(), 64 << 20, None).unwrap());
+        let proc = process(&shared);
+        quarantine(&shared, proc.id);
+        let mut other = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let (own, other_pid) = (std::process::id() as i32, other.id() as i32);
+        let suspects = |sharers: &[(i32, i32)]| begin(&shared, &proc, sharers).unwrap().suspects;
+        let has = |found: &[(i32, u64)]| found.iter().any(|&(tid, _)| tid == other_pid);
+        let (with, of_another) = (suspects(&[(own, other_pid)]), suspects(&[(1, other_pid)]));
+        other.kill().unwrap();
+        other.wait().unwrap();
+        assert!(has(&with) && !has(&of_another) && of_another.iter().any(|&(tid, _)| tid == own));
     }
 }

@@ -31,15 +31,16 @@ pub fn unshare_network(flags: i32) {
 }
 
 /// Makes the call `change`. The kernel refuses it with EINVAL or EUSERS to a process of several
-/// threads; if the stub thread is the only other one, the process is detached and the call
-/// repeated. If the stub thread stays, it must not keep the rights that the program gives up.
+/// threads; if the stub thread is the only other one, or /proc does not tell, the process is
+/// detached and the call repeated. If the stub thread stays, it must not keep the rights that the
+/// program gives up.
 ///
 /// # Safety
 /// As `change`.
 unsafe fn alone(change: impl Fn() -> isize) -> isize {
     let giving_up = confine::begin();
     let mut result = change();
-    if (result == -EINVAL || result == -EUSERS) && agent::is_there() && agent::threads() == Some(2) {
+    if (result == -EINVAL || result == -EUSERS) && agent::is_there() && agent::threads().is_none_or(|all| all == 2) {
         let paged = agent::is_paged();
         if detach::ask(ALONE) {
             result = change();

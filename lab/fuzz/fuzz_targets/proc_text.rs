@@ -7,7 +7,7 @@ use memfit_os::{maps, proctree};
 
 fuzz_target!(|data: &[u8]| {
     let text = String::from_utf8_lossy(data);
-    let mappings = maps::evictable(&text, "/libmemfit.so");
+    let mappings = maps::evictable(&text);
     assert!(mappings.len() <= text.lines().count());
     let _ = maps::not_inherited(&text);
     let _ = maps::registered(&text);

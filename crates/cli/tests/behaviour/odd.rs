@@ -97,13 +97,24 @@ fn names_that_are_not_utf8() {
 fn a_process_of_one_thread() {
     let Some(bench) = program("alone", include_str!("../workloads/alone.c")) else { return };
     same(&bench, "./program first", FORKS);
-    let Some(plain) = plainly(&bench, "./program last") else { return };
-    let (mut managed, stats) = bench.managed("./program last", BUDGET);
+    detached_to_be_alone(&bench, "./program last");
+}
+
+/// The stub cannot count the threads then.
+#[test]
+fn a_process_of_one_thread_without_proc() {
+    let Some(bench) = program("without_proc", include_str!("../workloads/without_proc.c")) else { return };
+    detached_to_be_alone(&bench, "./program");
+}
+
+fn detached_to_be_alone(bench: &Bench, line: &str) {
+    let Some(plain) = plainly(bench, line) else { return };
+    let (mut managed, stats) = bench.managed(line, BUDGET);
     let told = "no longer paged, still counted: process ";
     assert!(managed.err.contains(told) && managed.err.contains("one thread"), "{}: {:#}", managed.err, stats.json);
     managed.err.clear();
     // All of its memory is brought back.
-    compare(&bench, &plain, (&managed, &stats), Bounds { peak_percent: 250, ..FORKS });
+    compare(bench, &plain, (&managed, &stats), Bounds { peak_percent: 250, ..FORKS });
 }
 
 /// Its memory is evicted for other programs, and is there when it continues.
