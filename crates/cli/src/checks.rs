@@ -120,13 +120,14 @@ fn proc_is_ours() -> Check {
     let fix = |what: &str| format!("{what}: mount -t proc proc /proc, or unshare --mount-proc");
     match fs::read_link("/proc/self") {
         Ok(own) if own == Path::new(&std::process::id().to_string()) => Check::ok(id, name, "shows this PID namespace"),
-        Ok(_) => Check::missing(
-            id,
-            name,
-            "shows the processes of another PID namespace",
-            fix("mount that of this namespace"),
-        ),
-        Err(error) => Check::missing(id, name, describe(&error), fix("mount it")),
+        Err(error) if !fs::exists("/proc/version").unwrap_or(false) => {
+            Check::missing(id, name, describe(&error), fix("mount it"))
+        }
+        // This process has no name there, or another one.
+        Ok(_) | Err(_) => {
+            let other = "shows the processes of another PID namespace";
+            Check::missing(id, name, other, fix("mount that of this namespace"))
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Capabilities of this process, and whether its programs have them, too.
 
-use std::fs;
+use crate::procfs;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -36,7 +36,7 @@ impl Sets {
     }
 
     fn own() -> Sets {
-        Sets::of(&fs::read_to_string("/proc/self/status").unwrap_or_default())
+        Sets::of(&procfs::read_text("/proc/self/status").unwrap_or_default())
     }
 
     /// Capabilities that a program does not have which this process executes: `setcap` has given

@@ -207,6 +207,7 @@ impl Tracee {
             self.set_mask(self.mask)?;
             return Err(Failure::NotNow);
         }
+        // Signals come only after the exit.
         self.go_to_call()?;
         let result = registers(self.tid)?.rax as i64;
         if self.call_restarts() {

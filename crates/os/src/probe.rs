@@ -126,7 +126,7 @@ fn sysctl_allows() -> bool {
 
 /// Whether this process has a seccomp filter.
 fn is_filtered() -> bool {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let status = read_text("/proc/self/status").unwrap_or_default();
     status.lines().any(|line| line.strip_prefix("Seccomp:").is_some_and(|mode| mode.trim() == "2"))
 }
 

@@ -57,15 +57,28 @@ pub fn open_memory(pid: i32, name: &str) -> io::Result<File> {
     opened
 }
 
-/// Directory of a thread that lives: that of the process, unless its first thread has ended and
-/// others have not.
+/// Directory of a thread that lives; that of the process if none does.
 fn living(pid: i32) -> String {
-    let first = format!("/proc/{pid}");
-    if threads(pid) < 2 || !has_ended(pid, pid) {
-        return first;
+    match living_task(pid) {
+        Some(tid) if tid != pid => format!("/proc/{pid}/task/{tid}"),
+        _ => format!("/proc/{pid}"),
     }
-    let other = tasks(pid).into_iter().find(|&tid| !has_ended(pid, tid));
-    other.map_or(first, |tid| format!("/proc/{pid}/task/{tid}"))
+}
+
+/// A thread of a process that lives: the first one, if it does.
+fn living_task(pid: i32) -> Option<i32> {
+    let lives = |tid: &i32| !has_ended(pid, *tid);
+    if lives(&pid) {
+        return Some(pid);
+    }
+    (threads(pid) > 1).then(|| tasks(pid).into_iter().find(lives))?
+}
+
+/// Whether there is no such thread any more, not even as a zombie. Needs no descriptor.
+pub fn is_gone(tid: i32) -> bool {
+    // SAFETY: signal 0 only asks.
+    let failed = unsafe { libc::syscall(libc::SYS_tkill, tid, 0) } != 0;
+    failed && io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
 }
 
 /// Contents of such a file; none when all threads of the process have ended.
@@ -294,7 +307,7 @@ pub enum Hold {
 
 /// Whether a process is stopped or traced. `None` also if it is gone.
 pub fn hold(pid: i32) -> Option<Hold> {
-    held(&read_text(format!("/proc/{pid}/status")).ok()?)
+    held(&read_memory(pid, "status").ok()?)
 }
 
 /// The same from the text of /proc/PID/status.
@@ -308,9 +321,11 @@ fn held(status: &str) -> Option<Hold> {
 }
 
 /// Whether two processes share their memory (vfork, clone with CLONE_VM). `None` where the kernel
-/// does not say.
+/// does not say, and if one has ended.
 pub fn share_memory(one: i32, other: i32) -> Option<bool> {
     const KCMP_VM: libc::c_int = 1;
+    // A thread that has ended has no memory, as has any other such thread.
+    let (one, other) = (living_task(one)?, living_task(other)?);
     // SAFETY: only compares.
     match unsafe { libc::syscall(libc::SYS_kcmp, one, other, KCMP_VM, 0, 0) } {
         0 => Some(true),
@@ -321,7 +336,7 @@ pub fn share_memory(one: i32, other: i32) -> Option<bool> {
 
 /// Pid of the tracer of a process, 0 without one. `None` when the process is gone.
 pub fn tracer(pid: i32) -> Option<i32> {
-    let text = read_text(format!("/proc/{pid}/status")).ok()?;
+    let text = read_memory(pid, "status").ok()?;
     text.lines().find_map(|line| line.strip_prefix("TracerPid:"))?.trim().parse().ok()
 }
 

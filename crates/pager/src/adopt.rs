@@ -37,13 +37,13 @@ pub struct Found {
     pub adopted: u64,
     /// An event was pending: scan again soon.
     pub again: bool,
+    /// Small pieces were not registered.
+    pub pieces_wait: bool,
 }
 
 /// Registers and adopts what is new. Waits for at most one read of the process's fault thread.
-/// Small pieces can wait, see [`adoption::due`], but not if `whole`.
-pub fn rescan(shared: &Arc<Shared>, proc: &Arc<Proc>, whole: bool) -> Found {
-    let scan = if whole { Scan::Whole } else { Scan::All };
-    let found = take_in(shared, proc, scan, |_, _| true);
+pub fn rescan(shared: &Arc<Shared>, proc: &Arc<Proc>, extent: Extent) -> Found {
+    let found = take_in(shared, proc, extent);
     if let Some(identity) = proc.identity.get() {
         // Registered like all reserved memory: from now on new mappings can come out of it.
         let at = identity.reservation.load(Relaxed);
@@ -57,7 +57,7 @@ pub fn rescan(shared: &Arc<Shared>, proc: &Arc<Proc>, whole: bool) -> Found {
 /// As [`rescan`], but only for the stacks of its threads, so that [`throttle_stacks`] works before
 /// other memory is registered. Stacks cause few faults.
 pub fn stacks(shared: &Arc<Shared>, proc: &Arc<Proc>) -> Found {
-    take_in(shared, proc, Scan::Stacks, is_stack)
+    take_in(shared, proc, Extent::Stacks)
 }
 
 fn is_stack(mapping: &Mapping, stacks: &[Range]) -> bool {
@@ -65,20 +65,20 @@ fn is_stack(mapping: &Mapping, stacks: &[Range]) -> bool {
     mapping.stack || (mapping.end - mapping.start <= STACK_MAPPING_MAX && stacks.iter().any(meets))
 }
 
-/// Which mappings a scan registers.
-#[derive(Clone, Copy, PartialEq)]
-enum Scan {
+/// Which new mappings a scan registers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
     /// Those of stacks.
     Stacks,
-    /// All, but for small pieces that can wait.
-    All,
+    /// All but small pieces that can wait, see [`adoption::due`].
+    Grown,
     /// All.
     Whole,
 }
 
-/// Registers and adopts the `wanted` mappings.
-fn take_in(shared: &Arc<Shared>, proc: &Arc<Proc>, scan: Scan, wanted: impl Fn(&Mapping, &[Range]) -> bool) -> Found {
-    let all = scan != Scan::Stacks;
+/// Registers and adopts new mappings.
+fn take_in(shared: &Arc<Shared>, proc: &Arc<Proc>, extent: Extent) -> Found {
+    let all = extent != Extent::Stacks;
     let mut found = Found::default();
     let Some(identity) = proc.identity.get() else { return found };
     let mut mappings = {
@@ -111,11 +111,13 @@ fn take_in(shared: &Arc<Shared>, proc: &Arc<Proc>, scan: Scan, wanted: impl Fn(&
             };
             regions.mapped(proc.id, mappings.iter().filter_map(used).collect());
         }
-        mappings.retain(|m| wanted(m, &stacks));
+        mappings.retain(|m| all || is_stack(m, &stacks));
     }
     let mut fresh = fresh_parts(proc, identity, &mappings);
-    if scan == Scan::All {
+    if extent == Extent::Grown {
+        let all = fresh.len();
         fresh = adoption::due(fresh, small_pieces(shared), |at| proc.region_of(at).is_some());
+        found.pieces_wait = fresh.len() < all;
     }
     fresh.retain(|&(start, end)| proc.uffd.register_memory(start, end - start).is_ok());
     found.registered = fresh.iter().map(|(start, end)| end - start).sum();

@@ -192,7 +192,7 @@ fn manage(desk: &Arc<Desk>, client: &Arc<Client>, message: &FromStub, fd: Option
         send_command(&client.socket, &Command { kind: SERVED, flags: ANNOUNCE_FORKS, ..Command::default() }, None);
     }
     if shared.budget.free() < shared.budget.sizes.register as i64 || shared.budget.commit_pressure.load(Relaxed) {
-        adopt::rescan(shared, &proc, false);
+        adopt::rescan(shared, &proc, adopt::Extent::Grown);
         shared.budget.want_reclaim();
     } else {
         adopt::stacks(shared, &proc);
@@ -217,7 +217,7 @@ fn register_own(uffd: &Uffd, message: &FromStub) -> std::io::Result<()> {
 /// the process does not show it: after an exec the process has other memory.
 fn register(uffd: &Uffd, start: u64, bytes: u64) -> std::io::Result<()> {
     uffd.register(start, bytes).map_err(|error| match uffd.gone() {
-        true => std::io::Error::from_raw_os_error(libc::ESRCH),
+        true => gone(),
         false => error,
     })
 }
@@ -226,12 +226,16 @@ pub fn other(why: String) -> std::io::Error {
     std::io::Error::other(why)
 }
 
+fn gone() -> std::io::Error {
+    std::io::Error::from_raw_os_error(libc::ESRCH)
+}
+
 fn identity(client: &Client, message: &FromStub, segment: &Arc<Segment>) -> std::io::Result<Identity> {
     let pages = |at: u64, bytes: u64| (at, if at == 0 { 0 } else { at + bytes });
     let ranges = [message.stack, message.segment, message.window, message.image].map(|[s, e]| (s, e));
     Ok(Identity {
         pid: client.pid,
-        start_ticks: proctree::read_stat(client.pid).map_or(0, |stat| stat.start_ticks),
+        start_ticks: proctree::read_stat(client.pid).ok_or_else(gone)?.start_ticks,
         tid: client.tid,
         socket: Arc::clone(&client.socket),
         segment: Arc::clone(segment),

@@ -231,8 +231,8 @@ fn abandon(desk: &Desk) {
     let mut quiet = 0;
     // A process that calls exec just now shows no environment: search twice.
     while quiet < 2 && Instant::now() < deadline {
-        for client in &clients {
-            process::kill(client.pid);
+        for process in &tree {
+            let _ = proctree::kill_exactly(process);
         }
         tree = members(tree, &entry);
         for process in &tree {

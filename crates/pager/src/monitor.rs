@@ -1,6 +1,6 @@
 //! The monitor thread: measures the tree, decides when to attach and when to scan for new memory.
 
-use crate::adopt;
+use crate::adopt::{self, Extent};
 use crate::attach::attach_or_warn;
 use crate::automatic::UseSampler;
 use crate::background;
@@ -160,6 +160,7 @@ pub struct Scan {
     data: u64,
     cost: Duration,
     again: bool,
+    pieces_wait: bool,
     threads: Threads,
     /// When they were looked at, and the CPU time of the process then.
     threads_at: Instant,
@@ -373,9 +374,13 @@ impl Monitor {
         let unmanaged = rss.anon.saturating_sub(present_bytes(shared, proc));
         let (mut threads, cpu) = (None, client.watch.lock().cpu());
         let mut known = client.scan.lock();
+        // What leaves, leaves as a whole; accesses are recorded from the beginning.
+        let leaves = client.standing.load(Relaxed) == background::TOLD_TO_LEAVE;
+        let which = if leaves || shared.sampling.is_some() { Extent::Whole } else { Extent::Grown };
         if let Some(last) = known.as_mut() {
             let grown = unmanaged > last.unmanaged + growth;
-            let mut due = grown || rss.mapped != last.mapped || last.again;
+            let whole = which == Extent::Whole && last.pieces_wait;
+            let mut due = grown || rss.mapped != last.mapped || last.again || whole;
             if !due && cpu != last.cpu {
                 if last.threads_at.elapsed() <= THREADS_EVERY {
                     return false;
@@ -414,9 +419,7 @@ impl Monitor {
         let start = Instant::now();
         // Before the scan: a thread that starts during it is new at the next one.
         let threads = threads.unwrap_or_else(|| Threads::list(proc, self.newest_task.steady(self.last_sample), start));
-        // What leaves, leaves as a whole; accesses are recorded from the beginning.
-        let leaves = client.standing.load(Relaxed) == background::TOLD_TO_LEAVE;
-        let found = adopt::rescan(shared, proc, leaves || shared.sampling.is_some());
+        let found = adopt::rescan(shared, proc, which);
         let unmanaged = rss.anon.saturating_sub(present_bytes(shared, proc));
         let cost = start.elapsed();
         *known = Some(Scan {
@@ -426,6 +429,7 @@ impl Monitor {
             data: rss.data,
             cost,
             again: found.again,
+            pieces_wait: found.pieces_wait,
             threads,
             threads_at: Instant::now(),
             cpu,
@@ -483,6 +487,7 @@ impl Monitor {
         let has_run = |client: &Client| client.watch.lock().ran_within(since, now);
         let run: Vec<Arc<Client>> = clients.iter().filter(|client| has_run(client)).cloned().collect();
         wake::forget_others(&desk, &run);
+        crate::quarantine::begin(&desk.shared);
         let sharers = self.find_unmanaged(clients);
         run.iter().for_each(|client| end_with_program(client));
         // Once more after the last child has left: its parent's pages are its own again.
@@ -525,8 +530,8 @@ impl Monitor {
         process.comm == signal_probe::NAME && process.ppid == launcher && file(process.pid) == file(launcher)
     }
 
-    /// Returns which processes may have the memory of a client: its pid and theirs. `None` if the
-    /// tree cannot be listed.
+    /// Returns who may have the memory of a client, as pairs of pids: the client, the other one.
+    /// `None` if the tree cannot be listed.
     fn find_unmanaged(&mut self, clients: &[Arc<Client>]) -> Option<Vec<(i32, i32)>> {
         let served = clients.iter().filter(|client| !client.gone.load(Relaxed)).map(|client| client.pid);
         let known: HashSet<i32> = served.chain([std::process::id() as i32]).collect();
@@ -552,7 +557,7 @@ impl Monitor {
             let large = || unmanaged.bytes().is_some_and(|bytes| bytes >= TOLD_BYTES);
             let left = self.desk.detached.lock().of(process);
             let has_run = || {
-                let time = procfs::cpu_time(process.pid, process.pid);
+                let time = procfs::cpu_clock(process.pid);
                 waited >= COMES_WITHOUT_CPU || time.is_none_or(|time| time >= HELLO_TAKES)
             };
             let late = || {
@@ -676,8 +681,8 @@ fn end_with_program(client: &Client) {
 
 /// Whether a process has the memory of another one, which counts it: its parent's, for vfork and
 /// most others, or, when that has ended, that of one of the same size. A client that lends it is to
-/// know, and is noted in `sharers`. So is a parent of which the kernel does not say whether it
-/// does.
+/// know, and both are noted in `sharers`; the parent also if the kernel does not say whether it
+/// lends its memory.
 fn shares_memory(process: &proctree::ProcStat, clients: &[Arc<Client>], sharers: &mut Vec<(i32, i32)>) -> bool {
     let same = |other: i32| procfs::share_memory(process.pid, other) == Some(true);
     let lends = |client: &&Arc<Client>| same(client.pid);
@@ -692,8 +697,12 @@ fn shares_memory(process: &proctree::ProcStat, clients: &[Arc<Client>], sharers:
     lender.inspect(|client| client.lends.store(true, Relaxed));
     let unknown = || process.forked && procfs::share_memory(process.pid, process.ppid).is_none();
     let may_lend = lender.or_else(|| clients.iter().find(is_parent).filter(|_| unknown()));
-    sharers.extend(may_lend.map(|client| (client.pid, process.pid)));
-    lender.is_some() || same(process.ppid)
+    let has_parents = same(process.ppid);
+    // A parent is listed before its children, and can have another process's memory itself.
+    let of_parent = || sharers.iter().find(|&&(_, sharer)| has_parents && sharer == process.ppid).map(|pair| pair.0);
+    let of = may_lend.map(|client| client.pid).or_else(of_parent);
+    sharers.extend(of.map(|lender| (lender, process.pid)));
+    lender.is_some() || has_parents
 }
 
 /// Evicted pages of processes that share some after a fork.

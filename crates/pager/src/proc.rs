@@ -16,8 +16,9 @@ use memfit_os::event::EventFd;
 use memfit_os::maps::{self, Maps, Pagemap};
 use memfit_os::memory::{futex_wait, futex_wake, Segment};
 use memfit_os::messages::bytes_of;
+use memfit_os::procfs;
+use memfit_os::proctree::{self, ProcStat};
 use memfit_os::uffd::Uffd;
-use memfit_os::{procfs, proctree};
 use memfit_wire::{
     Command, Ring, BATCH, BATCH_PAGES, BATCH_RANGES, CLOSED, DONTFORK, IN_MOVE, POPULATE, RING_BYTES, STUB_WAITS,
 };
@@ -65,6 +66,14 @@ pub struct Identity {
     pub forbidden: Vec<(u64, u64)>,
     /// Arguments and environment, which other processes read without a fault.
     pub arguments: Option<(u64, u64)>,
+}
+
+impl Identity {
+    /// The process as it is now; `None` if it has ended.
+    pub fn process(&self) -> Option<ProcStat> {
+        let now = proctree::read_stat(self.pid)?;
+        (now.start_ticks == self.start_ticks && !now.is_dead()).then_some(now)
+    }
 }
 
 /// The batch that the stub works on.
@@ -567,20 +576,24 @@ impl Proc {
         self.uffd.event_pending()
     }
 
-    /// Fail-stop: the process cannot go on with right data. Kills it and says why. If its pid is
-    /// unknown, as that of a fork child before it is identified, the whole tree ends; returns false
-    /// then. So it is if the process has ended and another one has its memory (CLONE_VM).
+    /// Fail-stop: the process cannot go on with right data. Kills it, and others that have its
+    /// memory (CLONE_VM), and says why. If its pid is unknown, as that of a fork child before it is
+    /// identified, the whole tree ends; returns false then. The tree also ends if the process has
+    /// ended and others still use its memory.
     pub fn stop(&self, shared: &Shared, why: &str) -> bool {
         let who = format!("process {} ({})", self.pid().unwrap_or(0), *self.comm.lock());
-        let process = self.identity.get().map(|identity| {
-            let now = proctree::read_stat(identity.pid)?;
-            (now.start_ticks == identity.start_ticks && !now.is_dead()).then_some(now)
-        });
+        let process = self.identity.get().map(Identity::process);
         match process {
             Some(Some(process)) => {
                 // Warns first: whoever sees the process die asks for the reason.
                 shared.warn(format!("killed {who}: {why}"));
-                let _ = proctree::kill_exactly(&process);
+                let launcher = std::os::unix::process::parent_id() as i32;
+                let mut all = proctree::descendants_by_lists(launcher, |_| false).unwrap_or_default();
+                all.retain(|other| procfs::share_memory(other.pid, process.pid) == Some(true));
+                all.push(process);
+                for process in &all {
+                    let _ = proctree::kill_exactly(process);
+                }
                 true
             }
             Some(None) if self.memory_goes() => true,
@@ -591,8 +604,8 @@ impl Proc {
         }
     }
 
-    /// Whether the memory of a process that has ended goes with it. Who reads its maps just now
-    /// keeps it for that time.
+    /// Whether the memory of a process that has ended goes with it. A reader of /proc/PID/maps
+    /// keeps the memory until it has finished.
     fn memory_goes(&self) -> bool {
         let until = Instant::now() + MEMORY_GOES_WITHIN;
         while !self.uffd.gone() && Instant::now() < until {

@@ -13,7 +13,7 @@
 //!   counts user time by samples, so time in the kernel could appear as user time, but only as long
 //!   as the zap lasts.
 
-use crate::proc::Proc;
+use crate::proc::{Identity, Proc};
 use crate::state::Shared;
 use memfit_core::Page;
 use memfit_os::procfs;
@@ -32,9 +32,9 @@ pub struct Proof {
     epoch: u32,
     /// Pages that were present at the last scan, in order of address.
     pages: Vec<Page>,
-    /// Threads not seen outside of madvise yet, with the user time of each at the beginning, clock
-    /// ticks.
-    suspects: Vec<(i32, u64)>,
+    /// Threads not seen outside of madvise yet, with the user time of each when they were listed,
+    /// clock ticks. `None` before that.
+    suspects: Option<Vec<(i32, u64)>>,
     /// Additional user time that proves that a thread is outside, clock ticks.
     ticks: u64,
 }
@@ -42,19 +42,44 @@ pub struct Proof {
 /// Pages that are handled under one hold of the core lock.
 const CHUNK_PAGES: usize = 256;
 
-/// One step of the proofs of all processes. `sharers`: processes and those that may have their
-/// memory, in pairs of pids; without it no proof begins.
-pub fn release(shared: &Arc<Shared>, sharers: Option<&[(i32, i32)]>) {
+/// Begins the proofs of processes that have enough in quarantine. Threads are listed after that:
+/// one that comes later cannot have raised an event before.
+pub fn begin(shared: &Arc<Shared>) {
     let procs: Vec<Arc<Proc>> = shared.procs.lock().clone();
     for proc in &procs {
         let mut proof = proc.proof.lock();
         if proof.is_none() {
-            *proof = sharers.and_then(|sharers| begin(shared, proc, sharers));
+            *proof = begun(shared, proc);
         }
-        let Some(under_way) = &mut *proof else { continue };
+    }
+}
+
+fn begun(shared: &Arc<Shared>, proc: &Arc<Proc>) -> Option<Proof> {
+    proc.identity.get()?;
+    let mut state = shared.lock_for(proc)?;
+    if state.core.quarantined_pages(proc.id) < WORTH_PAGES && !state.core.has_zap_pending(proc.id) {
+        return None;
+    }
+    let (epoch, pages) = state.core.begin_proof(proc.id);
+    let ticks = TICKS_MIN + pages.len() as u64 / ZAPPED_PER_TICK;
+    Some(Proof { epoch, pages, suspects: None, ticks })
+}
+
+/// One step of the proofs of all processes. `sharers` has pairs of pids: a process, and another one
+/// that may have its memory. `None`: they are unknown, and no suspects are listed.
+pub fn release(shared: &Arc<Shared>, sharers: Option<&[(i32, i32)]>) {
+    let procs: Vec<Arc<Proc>> = shared.procs.lock().clone();
+    for proc in &procs {
+        let mut proof = proc.proof.lock();
+        let (Some(identity), Some(under_way)) = (proc.identity.get(), &mut *proof) else { continue };
+        if under_way.suspects.is_none() {
+            under_way.suspects = sharers.and_then(|sharers| suspects(identity, sharers));
+        }
         let ticks = under_way.ticks;
-        under_way.suspects.retain(|&(tid, before)| !outside(tid, before + ticks));
-        if under_way.suspects.is_empty() {
+        if let Some(suspects) = &mut under_way.suspects {
+            suspects.retain(|&(tid, before)| !outside(tid, before + ticks));
+        }
+        if under_way.suspects.as_ref().is_some_and(Vec::is_empty) {
             let_go(shared, proc, &under_way.pages, under_way.epoch);
             *proof = None;
         } else {
@@ -64,27 +89,31 @@ pub fn release(shared: &Arc<Shared>, sharers: Option<&[(i32, i32)]>) {
     }
 }
 
-/// The beginning of a proof, if the process has enough in quarantine.
-fn begin(shared: &Arc<Shared>, proc: &Arc<Proc>, sharers: &[(i32, i32)]) -> Option<Proof> {
-    let pid = proc.identity.get()?.pid;
-    let mut state = shared.lock_for(proc)?;
-    if state.core.quarantined_pages(proc.id) < WORTH_PAGES && !state.core.has_zap_pending(proc.id) {
-        return None;
+/// All threads that can be inside of madvise on the memory of a process. `None` if they cannot be
+/// listed, or the process has ended and its memory may be in use by others.
+fn suspects(identity: &Identity, sharers: &[(i32, i32)]) -> Option<Vec<(i32, u64)>> {
+    identity.process()?;
+    let sharers = sharers.iter().filter(|&&(lender, _)| lender == identity.pid).map(|&(_, sharer)| sharer);
+    let mut suspects = Vec::new();
+    for pid in [identity.pid].into_iter().chain(sharers) {
+        let (tasks, whole) = procfs::all_tasks(pid);
+        if !whole && !procfs::is_gone(pid) {
+            return None;
+        }
+        // User time that cannot be read is 0, the least.
+        suspects.extend(tasks.into_iter().map(|tid| (tid, procfs::user_ticks(tid, tid).unwrap_or(0))));
     }
-    let (epoch, pages) = state.core.begin_proof(proc.id);
-    drop(state);
-    let with_its_memory = sharers.iter().filter(|&&(lender, _)| lender == pid).map(|&(_, sharer)| sharer);
-    let suspect = |tid| Some((tid, procfs::user_ticks(tid, tid)?));
-    let suspects = [pid].into_iter().chain(with_its_memory).flat_map(procfs::tasks).filter_map(suspect).collect();
-    let ticks = TICKS_MIN + pages.len() as u64 / ZAPPED_PER_TICK;
-    Some(Proof { epoch, pages, suspects, ticks })
+    Some(suspects)
 }
 
 /// Whether a thread is certainly not between a REMOVE event and its zap. It is not if its total
 /// user time has reached `proves` clock ticks.
 fn outside(tid: i32, proves: u64) -> bool {
-    matches!(procfs::task_state(tid, tid), None | Some('S' | 'T' | 't' | 'Z' | 'X'))
-        || procfs::user_ticks(tid, tid).is_none_or(|ticks| ticks >= proves)
+    match procfs::task_state(tid, tid) {
+        None => procfs::is_gone(tid),
+        Some('S' | 'T' | 't' | 'Z' | 'X') => true,
+        Some(_) => procfs::user_ticks(tid, tid).is_some_and(|ticks| ticks >= proves),
+    }
 }
 
 /// Ends the quarantine of absent pages: they have been zapped. Returns those that are present.
@@ -141,7 +170,6 @@ mod tests {
     use super::*;
     use crate::family::Family;
     use crate::locks::Lock;
-    use crate::proc::Identity;
     use memfit_core::scheme::Scheme;
     use memfit_core::{PageRange, ProcId};
     use memfit_os::event::EventFd;
@@ -154,13 +182,23 @@ mod tests {
 
     fn process(shared: &Arc<Shared>) -> Arc<Proc> {
         let (id, area) = shared.lock().core.add_process(16);
-        let null = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
         let kick = Arc::new(EventFd::new().unwrap());
         let proc = Arc::new(Proc::new(id, area, Uffd::from_fd(null()), kick, Family::default()));
+        proc.identity.set(identity()).ok().unwrap();
+        shared.procs.lock().push(Arc::clone(&proc));
+        proc
+    }
+
+    fn null() -> OwnedFd {
+        std::fs::File::open("/dev/null").unwrap().into()
+    }
+
+    /// That of this process.
+    fn identity() -> Identity {
         let pid = std::process::id() as i32;
-        let identity = Identity {
+        Identity {
             pid,
-            start_ticks: 0,
+            start_ticks: memfit_os::proctree::read_stat(pid).unwrap().start_ticks,
             tid: 1,
             socket: Arc::new(null()),
             segment: Arc::new(Segment::create(1 << 20).unwrap()),
@@ -172,10 +210,7 @@ mod tests {
             windows: AtomicU32::new(1),
             forbidden: Vec::new(),
             arguments: None,
-        };
-        proc.identity.set(identity).ok().unwrap();
-        shared.procs.lock().push(Arc::clone(&proc));
-        proc
+        }
     }
 
     /// Pages that are worth a proof.
@@ -196,12 +231,12 @@ mod tests {
         crate::attach::remove_process(&shared, &proc);
         assert!(shared.procs.lock().is_empty());
         assert!(shared.lock_for(&proc).is_none());
-        assert!(begin(&shared, &proc, &[]).is_none());
+        assert!(begun(&shared, &proc).is_none());
         // The number is another process's now, with much in quarantine.
         let (other, _) = shared.lock().core.add_process(16);
         assert_eq!(other, proc.id);
         quarantine(&shared, other);
-        assert!(begin(&shared, &proc, &[]).is_none());
+        assert!(begun(&shared, &proc).is_none());
     }
 
     /// A process made by clone with CLONE_VM can be in madvise on the same memory.
@@ -209,14 +244,28 @@ mod tests {
     fn threads_of_other_processes_with_the_same_memory_are_suspects() {
         let shared = Arc::new(Shared::new(Scheme::default(), 64 << 20, None).unwrap());
         let proc = process(&shared);
-        quarantine(&shared, proc.id);
         let mut other = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
         let (own, other_pid) = (std::process::id() as i32, other.id() as i32);
-        let suspects = |sharers: &[(i32, i32)]| begin(&shared, &proc, sharers).unwrap().suspects;
-        let has = |found: &[(i32, u64)]| found.iter().any(|&(tid, _)| tid == other_pid);
-        let (with, of_another) = (suspects(&[(own, other_pid)]), suspects(&[(1, other_pid)]));
+        let of = |sharers: &[(i32, i32)]| suspects(proc.identity.get().unwrap(), sharers);
+        let (with, of_another) = (of(&[(own, other_pid)]), of(&[(1, other_pid)]));
         other.kill().unwrap();
         other.wait().unwrap();
-        assert!(has(&with) && !has(&of_another) && of_another.iter().any(|&(tid, _)| tid == own));
+        let has =
+            |found: &Option<Vec<(i32, u64)>>, wanted| found.as_ref().unwrap().iter().any(|&(tid, _)| tid == wanted);
+        assert!(has(&with, other_pid) && !has(&of_another, other_pid) && has(&of_another, own));
+    }
+
+    /// Nobody knows who else has the memory of a process that has ended.
+    #[test]
+    fn no_proof_ends_for_a_process_that_has_ended() {
+        let shared = Arc::new(Shared::new(Scheme::default(), 64 << 20, None).unwrap());
+        let proc = process(&shared);
+        quarantine(&shared, proc.id);
+        begin(&shared);
+        assert!(suspects(proc.identity.get().unwrap(), &[]).is_some());
+        let ended = Identity { start_ticks: 1, ..identity() };
+        assert!(suspects(&ended, &[]).is_none(), "another process has its pid");
+        release(&shared, None);
+        assert!(proc.proof.lock().is_some());
     }
 }

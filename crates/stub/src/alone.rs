@@ -31,9 +31,9 @@ pub fn unshare_network(flags: i32) {
 }
 
 /// Makes the call `change`. The kernel refuses it with EINVAL or EUSERS to a process of several
-/// threads; if the stub thread is the only other one, or /proc does not tell, the process is
-/// detached and the call repeated. If the stub thread stays, it must not keep the rights that the
-/// program gives up.
+/// threads; if the stub thread is the only other one, the process is detached and the call
+/// repeated. Without /proc that is done for any number of threads, and the call can fail again. If
+/// the stub thread stays, it must not keep the rights that the program gives up.
 ///
 /// # Safety
 /// As `change`.

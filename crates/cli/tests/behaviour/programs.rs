@@ -248,6 +248,9 @@ fn each_static_program_is_named() {
     assert_contents_eq!((ran.code, ran.out.iter().filter(|&&byte| byte == b'\n').count()), (Some(0), 8), "{}", ran.err);
     let named = |name: &str| ran.err.matches(name).count();
     assert_eq!((named("first-static"), named("memfit-sigprobe")), (1, 1), "{}", ran.err);
+    // As a child of the launcher, like that process.
+    let (ran, _) = bench.managed("exec ./memfit-sigprobe", 64 << 20);
+    assert!(ran.err.contains("memfit-sigprobe"), "{}", ran.err);
 }
 
 #[test]
