@@ -49,9 +49,7 @@ impl Watch {
             if managed.as_ref().is_ok_and(Vec::is_empty) {
                 return;
             }
-            for process in &managed.unwrap_or_default() {
-                let _ = proctree::kill_exactly(process);
-            }
+            proctree::kill_all(&managed.unwrap_or_default());
             std::thread::sleep(Duration::from_millis(2));
         }
     }

@@ -45,16 +45,15 @@ pub struct Proportional {
 /// # Errors
 /// When the process is gone, or this process may not open the file.
 pub fn open_memory(pid: i32, name: &str) -> io::Result<File> {
-    let mut opened = File::open(format!("{}/{name}", living(pid)));
+    let open = || File::open(format!("{}/{name}", living(pid)));
     for _ in 1..TASK_READS {
-        match opened {
+        match open() {
             // The thread has ended just now.
             Err(error) if error.kind() == io::ErrorKind::NotFound && threads(pid) > 0 => {}
             opened => return opened,
         }
-        opened = File::open(format!("{}/{name}", living(pid)));
     }
-    opened
+    open()
 }
 
 /// Directory of a thread that lives; that of the process if none does.

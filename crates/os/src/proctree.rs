@@ -248,6 +248,13 @@ pub fn kill_exactly(process: &ProcStat) -> bool {
     same && pidfd.signal(libc::SIGKILL).is_ok()
 }
 
+/// Kills each of these that still is the same process.
+pub fn kill_all(processes: &[ProcStat]) {
+    for process in processes {
+        let _ = kill_exactly(process);
+    }
+}
+
 /// Sends SIGKILL once to every living descendant of `root` outside of `except`, and returns those
 /// that were alive.
 ///
@@ -258,9 +265,7 @@ pub fn kill_exactly(process: &ProcStat) -> bool {
 /// When `/proc` cannot be listed.
 pub fn kill_descendants(root: Pid, except: &HashSet<Pid>) -> io::Result<Vec<ProcStat>> {
     let alive = descendants(root, except)?;
-    for process in &alive {
-        let _ = kill_exactly(process);
-    }
+    kill_all(&alive);
     Ok(alive)
 }
 

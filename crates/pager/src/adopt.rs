@@ -115,9 +115,9 @@ fn take_in(shared: &Arc<Shared>, proc: &Arc<Proc>, extent: Extent) -> Found {
     }
     let mut fresh = fresh_parts(proc, identity, &mappings);
     if extent == Extent::Grown {
-        let all = fresh.len();
+        let parts = fresh.len();
         fresh = adoption::due(fresh, small_pieces(shared), |at| proc.region_of(at).is_some());
-        found.pieces_wait = fresh.len() < all;
+        found.pieces_wait = fresh.len() < parts;
     }
     fresh.retain(|&(start, end)| proc.uffd.register_memory(start, end - start).is_ok());
     found.registered = fresh.iter().map(|(start, end)| end - start).sum();

@@ -225,19 +225,16 @@ fn abandon(desk: &Desk) {
     desk.netns_fallback.close();
     let clients: Vec<Arc<Client>> = desk.clients.lock().clone();
     let mut tree: Vec<ProcStat> = clients.iter().filter_map(|client| proctree::read_stat(client.pid)).collect();
+    // The search below takes time.
+    proctree::kill_all(&tree);
     let entry = format!("{SOCKET_VARIABLE}={}", desk.config.socket_name);
     let mut killed = !clients.is_empty() || !desk.past.lock().is_empty();
     let deadline = Instant::now() + Duration::from_secs(5);
     let mut quiet = 0;
     // A process that calls exec just now shows no environment: search twice.
     while quiet < 2 && Instant::now() < deadline {
-        for process in &tree {
-            let _ = proctree::kill_exactly(process);
-        }
         tree = members(tree, &entry);
-        for process in &tree {
-            let _ = proctree::kill_exactly(process);
-        }
+        proctree::kill_all(&tree);
         killed |= !tree.is_empty();
         // A process that has ended and waits for its parent has no memory.
         let ended = tree.is_empty() && clients.iter().all(|c| c.rss.read().map_or(0, |rss| rss.mapped) == 0);

@@ -684,20 +684,18 @@ fn end_with_program(client: &Client) {
 /// know, and both are noted in `sharers`; the parent also if the kernel does not say whether it
 /// lends its memory.
 fn shares_memory(process: &proctree::ProcStat, clients: &[Arc<Client>], sharers: &mut Vec<(i32, i32)>) -> bool {
-    let same = |other: i32| procfs::share_memory(process.pid, other) == Some(true);
-    let lends = |client: &&Arc<Client>| same(client.pid);
-    let is_parent = |client: &&Arc<Client>| client.pid == process.ppid;
-    let parent = || clients.iter().filter(is_parent).find(lends);
+    let with_parent = procfs::share_memory(process.pid, process.ppid);
+    let parent = clients.iter().find(|client| client.pid == process.ppid);
     let as_large = || {
         let mapped = RssReader::open(process.pid).and_then(|rss| rss.read()).ok()?.mapped;
         let as_large = |client: &&Arc<Client>| client.rss.read().is_ok_and(|rss| rss.mapped == mapped);
+        let lends = |client: &&Arc<Client>| procfs::share_memory(process.pid, client.pid) == Some(true);
         clients.iter().filter(|_| mapped > 0).filter(as_large).find(lends)
     };
-    let lender = parent().or_else(as_large);
+    let has_parents = with_parent == Some(true);
+    let lender = parent.filter(|_| has_parents).or_else(as_large);
     lender.inspect(|client| client.lends.store(true, Relaxed));
-    let unknown = || process.forked && procfs::share_memory(process.pid, process.ppid).is_none();
-    let may_lend = lender.or_else(|| clients.iter().find(is_parent).filter(|_| unknown()));
-    let has_parents = same(process.ppid);
+    let may_lend = lender.or_else(|| parent.filter(|_| process.forked && with_parent.is_none()));
     // A parent is listed before its children, and can have another process's memory itself.
     let of_parent = || sharers.iter().find(|&&(_, sharer)| has_parents && sharer == process.ppid).map(|pair| pair.0);
     let of = may_lend.map(|client| client.pid).or_else(of_parent);

@@ -582,26 +582,21 @@ impl Proc {
     /// ended and others still use its memory.
     pub fn stop(&self, shared: &Shared, why: &str) -> bool {
         let who = format!("process {} ({})", self.pid().unwrap_or(0), *self.comm.lock());
-        let process = self.identity.get().map(Identity::process);
-        match process {
-            Some(Some(process)) => {
-                // Warns first: whoever sees the process die asks for the reason.
-                shared.warn(format!("killed {who}: {why}"));
-                let launcher = std::os::unix::process::parent_id() as i32;
-                let mut all = proctree::descendants_by_lists(launcher, |_| false).unwrap_or_default();
-                all.retain(|other| procfs::share_memory(other.pid, process.pid) == Some(true));
-                all.push(process);
-                for process in &all {
-                    let _ = proctree::kill_exactly(process);
-                }
-                true
-            }
-            Some(None) if self.memory_goes() => true,
-            Some(None) | None => {
-                shared.fatal(format!("{who}: {why}"));
-                false
-            }
+        if let Some(process) = self.identity.get().and_then(Identity::process) {
+            // Warns first: whoever sees the process die asks for the reason.
+            shared.warn(format!("killed {who}: {why}"));
+            let launcher = std::os::unix::process::parent_id() as i32;
+            let mut all = proctree::descendants_by_lists(launcher, |_| false).unwrap_or_default();
+            all.retain(|other| procfs::share_memory(other.pid, process.pid) == Some(true));
+            all.push(process);
+            proctree::kill_all(&all);
+            return true;
         }
+        if self.pid().is_some() && self.memory_goes() {
+            return true;
+        }
+        shared.fatal(format!("{who}: {why}"));
+        false
     }
 
     /// Whether the memory of a process that has ended goes with it. A reader of /proc/PID/maps

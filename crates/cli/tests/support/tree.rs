@@ -155,9 +155,7 @@ impl Drop for Tree {
             if alive.is_empty() {
                 break;
             }
-            for process in &alive {
-                let _ = proctree::kill_exactly(process);
-            }
+            proctree::kill_all(&alive);
             std::thread::sleep(Duration::from_millis(5));
         }
         let _ = self.root.wait();

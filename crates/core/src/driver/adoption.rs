@@ -16,11 +16,11 @@ const PIECE_BYTES: u64 = 1 << 20;
 
 /// Which of the ranges `fresh` are registered now; all in order of address.
 ///
-/// The kernel does not merge a registered mapping with one beside it that is not. If both have been
-/// accessed, it does not merge them later either. So a heap that grows by small steps would get a
-/// mapping for each scan, until the kernel allows the process no more of them. Small pieces beside
-/// registered memory wait, and the kernel merges the next steps with them. At most `most` bytes
-/// wait, the smallest pieces first.
+/// The kernel does not merge a registered mapping with one beside it that is not. If the program
+/// has accessed both, the kernel does not merge them later either. So a heap that grows by small
+/// steps would get a mapping for each scan, until the kernel allows the process no more of them.
+/// Small pieces beside registered memory wait, and the kernel merges the next steps with them. At
+/// most `most` bytes wait, the smallest pieces first.
 pub fn due(fresh: Vec<Range>, most: u64, is_registered: impl Fn(u64) -> bool) -> Vec<Range> {
     let size = |&(start, end): &Range| end - start;
     let is_small = |range: &&Range| size(range) < PIECE_BYTES;
