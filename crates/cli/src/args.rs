@@ -121,6 +121,17 @@ pub struct RunArgs {
     #[arg(long, value_name = "KEY=VALUE", value_parser = parse_override)]
     pub set: Vec<String>,
 
+    /// Page read-only mappings of files as well
+    ///
+    /// Their pages are in the budget then, and the pool keeps them compressed, so that they are
+    /// read again less often. It is for programs that map more data than there is memory, on a disk
+    /// that is slow or has few operations a second: databases, indexes, arrays. It needs
+    /// CAP_SYS_PTRACE. A shared mapping becomes the kernel's when somebody opens the file for
+    /// writing. The same as --set classes=file-pooled; it changes nothing if the scheme pages files
+    /// anyway.
+    #[arg(long)]
+    pub files: bool,
+
     /// Where pages go.
     #[command(flatten)]
     pub swap: SwapArgs,

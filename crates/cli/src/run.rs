@@ -9,7 +9,8 @@ use crate::output::{OutputFile, RecordFile};
 use crate::preload::{self, FALLBACK_VARIABLE, SOCKET_VARIABLE};
 use crate::size_parsing::{human, Size};
 use crate::{swap, Serve};
-use memfit_core::scheme::Scheme;
+use memfit_core::scheme::{Classes, Scheme};
+use memfit_os::capability;
 use memfit_os::exec::Executable;
 use memfit_os::limits::{self, CgroupLimit};
 use memfit_os::process::{InheritedDescriptors, InheritedSignals};
@@ -82,7 +83,7 @@ pub fn run(args: &RunArgs, inherited: Inherited, serve: Serve) -> Result<i32, Fa
     if let SwapChoice::Paths(paths) = &swap {
         paths.iter().filter_map(|path| swap::remote(path)).for_each(|text| note(args, &text));
     }
-    let scheme = scheme(args.scheme.as_deref().unwrap_or("memfit"), &args.set)?;
+    let scheme = scheme_with_files(args)?;
     let stub = preload::find_stub()?;
     let stats = args.stats.as_deref().map(|path| OutputFile::open("--stats", path)).transpose()?;
     let report = args.report.as_deref().map(|path| OutputFile::open("--report", path)).transpose()?;
@@ -202,6 +203,24 @@ pub(crate) fn scheme_of(name: &str, text: &str, overrides: &[String]) -> Result<
         eprintln!("memfit: scheme {name}: {note}");
     }
     Ok(scheme)
+}
+
+/// The scheme of the options.
+fn scheme_with_files(args: &RunArgs) -> Result<Scheme, Failure> {
+    let name = args.scheme.as_deref().unwrap_or("memfit");
+    let chosen = scheme(name, &args.set)?;
+    if !args.files {
+        return Ok(chosen);
+    }
+    if !capability::has(capability::CAP_SYS_PTRACE) {
+        note(args, "--files: without CAP_SYS_PTRACE the kernel keeps the pages of files");
+    }
+    if chosen.classes != Classes::Anonymous {
+        return Ok(chosen);
+    }
+    let mut set = args.set.clone();
+    set.push("classes=file-pooled".into());
+    scheme(name, &set)
 }
 
 fn note(args: &RunArgs, text: &str) {

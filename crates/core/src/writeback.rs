@@ -17,6 +17,11 @@ use alloc::{vec, vec::Vec};
 /// (SWAP_CLUSTER_MAX).
 const RAW_PAGES: usize = 32;
 
+/// Compressed bytes of clean pages of files that one call drops at most: as much as a write of the
+/// log, so that the coldest leave, and not all. Objects that a call looks at to find them.
+const DROPPED_BYTES: u32 = 64 << 10;
+const LOOKS_MAX: u32 = 16 << 10;
+
 /// When the pool is full, one in AHEAD_PART of its frames leaves at once, at most AHEAD_FRAMES.
 const AHEAD_PART: u32 = 64;
 const AHEAD_FRAMES: u32 = 16;
@@ -40,10 +45,12 @@ pub struct WriteBack {
 
 impl Core {
     /// Picks the pooled objects that the scheme's replacement mode writes back now, up to
-    /// `max_bytes` in the swap tier. `pressed`: the pool must give room; otherwise only objects
-    /// that are due.
-    pub fn pick_writeback(&mut self, pressed: bool, max_bytes: u32, out: &mut Vec<WriteBack>) {
+    /// `max_bytes` in the swap tier, and drops clean pages of files instead of writing them. 0 if
+    /// the tier takes nothing: then only those leave. `pressed`: the pool must give room; otherwise
+    /// only objects that are due. Returns how many were dropped.
+    pub fn pick_writeback(&mut self, pressed: bool, max_bytes: u32, out: &mut Vec<WriteBack>) -> usize {
         self.record(&CoreCall::PickWriteback { pressed, most_bytes: max_bytes });
+        let before = self.counters.file_dropped;
         match self.pool_control.mode {
             ReplacementMode::Nobody => {}
             ReplacementMode::Queue(_) if pressed || self.pool_control.wants_room(|| self.pool.usage()) => {
@@ -57,12 +64,13 @@ impl Core {
             }
             ReplacementMode::Policy(_) => self.pick_units(max_bytes, out),
         }
+        (self.counters.file_dropped - before) as usize
     }
 
     /// Picks from queues, given by their heads, one after the other. Each gives its oldest objects,
     /// up to `last`.
     fn pick_single(&mut self, heads: &[u32], last: u32, max_bytes: u32, out: &mut Vec<WriteBack>) {
-        let mut bytes = 0;
+        let (mut bytes, mut dropped, mut looks) = (0, 0, 0);
         let raw = self.pool_control.format() == SwapFormat::RawSlots;
         if raw && self.pool_control.leaving > 0 {
             return;
@@ -72,11 +80,25 @@ impl Core {
             while i != NIL {
                 let (id, next) = (ObjectId(i), self.objects.next(i));
                 i = if i == last { NIL } else { next };
+                looks += 1;
+                if looks > LOOKS_MAX {
+                    return;
+                }
                 let Place::Pooled(handle) = self.objects.place_of(id) else { continue };
-                if self.objects.pinned(id) || self.drop_file(id) {
+                if self.objects.pinned(id) {
                     continue;
                 }
                 let (slot, len) = self.pool.slot(handle);
+                if self.drop_file(id) {
+                    dropped += len;
+                    if dropped >= DROPPED_BYTES {
+                        return;
+                    }
+                    continue;
+                }
+                if max_bytes == 0 {
+                    continue;
+                }
                 let takes = if raw { PAGE_BYTES as u32 } else { stored_bytes(len) };
                 if bytes + takes > max_bytes || (raw && out.len() == RAW_PAGES) {
                     return;

@@ -5,6 +5,7 @@ pub mod event;
 pub mod exec;
 pub mod files;
 pub mod inject;
+pub mod lease;
 pub mod limits;
 pub mod maps;
 pub mod memory;

@@ -125,9 +125,23 @@ fn parse(line: &str) -> Option<Mapping> {
         return None;
     }
     let (start, end) = parse_range(range)?;
-    let access = perms.bytes().zip([(b'r', 1), (b'w', 2), (b'x', 4)]);
-    let access = access.map(|(has, (letter, bit))| if has == letter { bit } else { 0 }).sum();
+    let access = access_of(perms);
     Some(Mapping { start, end, stack: name == "[stack]", heap: name == "[heap]", access, reserved })
+}
+
+/// The mappings that meet a range, each with its access (PROT_*), from the text of /proc/PID/maps.
+pub fn within(maps: &str, start: u64, end: u64) -> Vec<(u64, u64, u8)> {
+    let of = |line: &str| {
+        let Head { range, perms, .. } = Head::of(line)?;
+        let (first, last) = parse_range(range)?;
+        (first < end && last > start).then(|| (first.max(start), last.min(end), access_of(perms)))
+    };
+    maps.lines().filter_map(of).collect()
+}
+
+fn access_of(perms: &str) -> u8 {
+    let letters = perms.bytes().zip([(b'r', 1), (b'w', 2), (b'x', 4)]);
+    letters.map(|(has, (letter, bit))| if has == letter { bit } else { 0 }).sum()
 }
 
 /// The executable file mappings, from the text of /proc/PID/maps.

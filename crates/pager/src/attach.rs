@@ -49,7 +49,7 @@ pub fn attach(desk: &Desk, client: &Arc<Client>) -> std::io::Result<()> {
         // It is being detached.
         return Ok(());
     }
-    let mut command = Command { kind: ATTACH, flags: 0, segment_bytes: segment.bytes() as u64 };
+    let mut command = Command { kind: ATTACH, segment_bytes: segment.bytes() as u64, ..Command::default() };
     let lend = Command { kind: LEND, ..Command::default() };
     if let Some(uffd) = &known {
         command.flags = WITH_UFFD;

@@ -6,6 +6,7 @@ use crate::control::Desk;
 use crate::detach;
 use crate::forks::{self, Expected};
 use crate::idle::Watch;
+use crate::leases::Answers;
 use crate::locks::{rank, Lock};
 use crate::monitor::Scan;
 use crate::newcomers::{parse, say_bye};
@@ -79,6 +80,8 @@ pub struct Client {
     pub detaching: AtomicBool,
     /// What its stub has answered to [`QUIET`]: see [`detach::REQUESTED`].
     pub quiet: AtomicU32,
+    /// What its stub has answered about mappings of files.
+    pub answers: Answers,
     /// The socket is closed.
     pub gone: AtomicBool,
 }
@@ -202,6 +205,7 @@ fn new_client(desk: &Desk, socket: OwnedFd, pid: i32, message: &FromStub, rss: R
         told: AtomicBool::new(false),
         detaching: AtomicBool::new(false),
         quiet: AtomicU32::new(detach::REQUESTED),
+        answers: Answers::default(),
         gone: AtomicBool::new(false),
     })
 }
@@ -224,6 +228,7 @@ pub fn from_client(desk: &Arc<Desk>, client: &Arc<Client>) {
     if message.kind == QUIET {
         client.quiet.store(if message.error == 0 { detach::IS_QUIET } else { detach::FORKS }, Relaxed);
     }
+    client.answers.note(&message);
     if message.kind != ATTACHED || client.stage.load(Relaxed) != ATTACHING {
         return;
     }

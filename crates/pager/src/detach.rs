@@ -8,6 +8,7 @@
 
 use crate::clients::{Client, ATTACHING, IDLE, MANAGED, REFUSED};
 use crate::control::Desk;
+use crate::leases;
 use crate::proc::{send_command, Broken, Proc};
 use crate::state::Shared;
 use crate::wake;
@@ -168,6 +169,8 @@ fn detach(desk: &Desk, client: &Client, why: Why) {
         let was_paged = proc.counters.evicted.load(Relaxed) > 0;
         let comm = procfs::comm(client.pid).unwrap_or_else(|| client.comm.clone());
         tell(desk, client.pid, &comm, why, was_paged);
+        // Without a stub they could not be mapped again. What is left is brought back.
+        leases::give_up(desk, client, &proc);
         if !give_back(&desk.shared, client, &proc) {
             return;
         }

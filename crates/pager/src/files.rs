@@ -1,5 +1,5 @@
-//! Private read-only mappings of files whose pages are in the budget (schemes with `classes` =
-//! file-dropped or file-pooled).
+//! Read-only mappings of files whose pages are in the budget (schemes with `classes` = file-dropped
+//! or file-pooled).
 //!
 //! To the kernel such a mapping is anonymous and empty: the stub makes it instead of the mapping
 //! that the program requested, and the pager fills it from the file. So its pages are evicted like
@@ -8,24 +8,27 @@
 //! (after mprotect, or by mistake) loses nothing: that page is an anonymous one from then on.
 //!
 //! Differences from a mapping by the kernel: a write by mistake raises no SIGSEGV; pages beyond the
-//! end of the file are zeros and raise no SIGBUS; /proc shows no file name; only pages that are
-//! read after a change of the file show it, which POSIX leaves open for private mappings.
+//! end of the file are zeros and raise no SIGBUS; /proc shows no file name; of a private mapping
+//! only pages that are read after a change of the file show it, which POSIX leaves open. A shared
+//! mapping is the kernel's before the file can change ([`crate::leases`]).
 
 use crate::clients::{Client, DORMANT, IDLE, MANAGED, REFUSED};
 use crate::control::Desk;
+use crate::leases::{self, Leased};
 use crate::locks::{rank, Lock};
 use crate::proc::{send_command, Proc};
 use crate::swap::{Hash, Hasher};
 use crate::wake;
 use memfit_core::{Page, PAGE_BYTES};
-use memfit_wire::{Command, FromStub, BYE, STAY};
+use memfit_os::lease;
+use memfit_wire::{Command, FromStub, BYE, SHARED_FILE, STAY};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 /// If a process is not paged within this time, the kernel maps its file.
@@ -40,11 +43,27 @@ const FILE_PAGES_MAX: u64 = 1 << 24;
 /// A file whose pages are mapped.
 #[derive(Debug)]
 pub struct MappedFile {
-    file: File,
+    /// The program's own file description.
+    pub file: File,
     /// Reads past the page cache, which the budget does not count, if the file system can.
     direct: Option<File>,
     /// Hash of each page as it was read last.
     hashes: Lock<Vec<Option<Hash>>, { rank::FILE_HASHES }>,
+    /// For shared mappings.
+    pub leased: Leased,
+}
+
+/// A shared mapping or a part of it.
+#[derive(Debug, Clone)]
+pub struct FilePart {
+    /// First page.
+    pub first: u64,
+    /// One past the last page.
+    pub end: u64,
+    /// The file.
+    pub file: Arc<MappedFile>,
+    /// Page of the file at the first page.
+    pub index: u64,
 }
 
 /// Pages of a mapping, in one file.
@@ -54,6 +73,7 @@ struct Mapped {
     file: Arc<MappedFile>,
     /// Page of the file at the mapping's first page.
     index: u64,
+    shared: bool,
 }
 
 /// The file mappings of a process, by first page.
@@ -70,6 +90,16 @@ impl FileRanges {
     /// First page and one past the last page of each mapping, in order.
     pub fn pages(&self) -> Vec<(u64, u64)> {
         self.0.iter().map(|(&first, mapped)| (first, mapped.end)).collect()
+    }
+
+    /// The shared mappings of this file, or of any.
+    pub fn shared(&self, of: Option<&Arc<MappedFile>>) -> Vec<FilePart> {
+        let wanted = |mapped: &&Mapped| mapped.shared && of.is_none_or(|file| Arc::ptr_eq(file, &mapped.file));
+        let part = |(&first, mapped): (&u64, &Mapped)| {
+            let file = Arc::clone(&mapped.file);
+            Some(mapped).filter(wanted).map(|mapped| FilePart { first, end: mapped.end, file, index: mapped.index })
+        };
+        self.0.iter().filter_map(part).collect()
     }
 
     /// Whether there is none.
@@ -124,6 +154,8 @@ impl FileRanges {
 pub struct Files {
     open: Lock<HashMap<(u64, u64), Weak<MappedFile>>, { rank::OPEN_FILES }>,
     hasher: Hasher,
+    /// The thread that is told of wanted leases, once it was needed; `None` if it could not start.
+    pub waiter: OnceLock<Option<i32>>,
     /// Reads since the start.
     pub reads: AtomicU64,
     /// Their bytes.
@@ -141,6 +173,7 @@ impl Files {
         Ok(Files {
             open: Lock::default(),
             hasher: Hasher::new()?,
+            waiter: OnceLock::new(),
             reads: AtomicU64::new(0),
             read_bytes: AtomicU64::new(0),
             faults: AtomicU64::new(0),
@@ -168,9 +201,14 @@ impl Files {
         // the holder of a lease.
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let direct = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT | libc::O_NONBLOCK).open(path).ok();
-        let mapped = Arc::new(MappedFile { file, direct, hashes: Lock::default() });
+        let mapped = Arc::new(MappedFile { file, direct, hashes: Lock::default(), leased: Leased::default() });
         open.insert(key, Arc::downgrade(&mapped));
         Ok(mapped)
+    }
+
+    /// Those that are mapped now.
+    pub fn all(&self) -> Vec<Arc<MappedFile>> {
+        self.open.lock().values().filter_map(Weak::upgrade).collect()
     }
 
     /// Fills whole pages with those of the file from `index` on, and zeros beyond its end. `out` is
@@ -228,14 +266,15 @@ impl Files {
 pub fn requested(desk: &Arc<Desk>, socket: OwnedFd, pid: i32, request: FromStub, fd: Option<OwnedFd>) {
     let desk = Arc::clone(desk);
     let answer = move || {
-        let taken = fd.is_some_and(|fd| take(&desk, pid, &request, &fd).is_some());
+        let uid = memfit_os::seqpacket::peer(socket.as_fd()).map_or(u32::MAX, |(uid, _)| uid);
+        let taken = fd.is_some_and(|fd| take(&desk, (pid, uid), &request, &fd).is_some());
         send_command(&socket, &Command { kind: if taken { STAY } else { BYE }, ..Command::default() }, None);
     };
     // In a thread, because it may have to wait for the control thread.
     let _ = std::thread::Builder::new().name("file".into()).stack_size(128 << 10).spawn(answer);
 }
 
-fn take(desk: &Arc<Desk>, pid: i32, request: &FromStub, fd: &OwnedFd) -> Option<()> {
+fn take(desk: &Arc<Desk>, (pid, uid): (i32, u32), request: &FromStub, fd: &OwnedFd) -> Option<()> {
     let [start, end] = request.segment;
     let pages = (start / PAGE_BYTES, end / PAGE_BYTES);
     let whole = [start, end, request.token].iter().all(|at| at % PAGE_BYTES == 0);
@@ -243,8 +282,20 @@ fn take(desk: &Arc<Desk>, pid: i32, request: &FromStub, fd: &OwnedFd) -> Option<
     if !whole || start >= end || !desk.shared.takes_files() || !desk.fork_events {
         return None;
     }
+    let shared = request.flags & SHARED_FILE != 0;
+    // A mapping by a descriptor that can write could become writable.
+    if shared && !lease::is_read_only(fd.as_fd()) {
+        return None;
+    }
     let file = desk.shared.files.open(fd).ok()?;
+    // As the kernel: on files of others only root takes a lease.
+    if shared && uid != 0 && file.file.metadata().ok()?.uid() != uid {
+        return None;
+    }
     let proc = paged(desk, pid)?;
+    if shared {
+        leases::take(desk, &file)?;
+    }
     let give_up = Instant::now() + PAGED_WITHIN;
     loop {
         let io = proc.io.lock();
@@ -264,8 +315,13 @@ fn take(desk: &Arc<Desk>, pid: i32, request: &FromStub, fd: &OwnedFd) -> Option<
         if !empty {
             return None;
         }
-        let mapped = Mapped { end: pages.1, file, index: request.token / PAGE_BYTES };
+        let mapped = Mapped { end: pages.1, file: Arc::clone(&file), index: request.token / PAGE_BYTES, shared };
         proc.files.lock().add(pages.0, mapped);
+        if shared && !file.leased.holds() {
+            // Whoever gives the lease back, or has, may not have seen the mapping.
+            proc.files.lock().cut(pages.0, pages.1);
+            return None;
+        }
         proc.add_region(start, end);
         return Some(());
     }
@@ -351,7 +407,7 @@ mod tests {
     fn ranges_follow_unmapping_and_moving() {
         let (_files, file) = file();
         let mut ranges = FileRanges::default();
-        ranges.add(100, Mapped { end: 120, file: Arc::clone(&file), index: 5 });
+        ranges.add(100, Mapped { end: 120, file: Arc::clone(&file), index: 5, shared: false });
         let at = |ranges: &FileRanges, page| ranges.at(Page(page)).map(|(_, index)| index);
         assert_eq!([99, 100, 119, 120].map(|page| at(&ranges, page)), [None, Some(5), Some(24), None]);
         ranges.cut(104, 108);

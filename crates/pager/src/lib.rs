@@ -26,6 +26,7 @@ mod fork_children;
 mod forks;
 mod frames;
 mod idle;
+mod leases;
 mod locks;
 mod meters;
 mod monitor;
@@ -161,6 +162,7 @@ fn start(mut config: Config) -> Result<Arc<control::Desk>, (String, i32)> {
         past: Lock::new(Vec::new()),
         detached: Lock::default(),
         // A process is made a paged one by two threads.
+        remaps: Lock::new(()),
         wakers: Standby::new("wake", 2, 256 << 10),
         recording,
         timeline: config.timeline.then(Lock::default),

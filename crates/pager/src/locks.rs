@@ -24,7 +24,7 @@ pub mod rank {
     }
     ranks! {
         // Reports, and the list of clients.
-        TIMELINE WARNINGS PAST CLIENTS
+        REMAPS TIMELINE WARNINGS PAST CLIENTS
         // One client.
         READY WATCH SCAN FORK_CLIENTS CLIENT_PROC EXPECTED_OF_CLIENT SEGMENT FALLBACK
         // Paged processes, and forks under way. A thread reads the events of a process with its IO.
@@ -38,7 +38,7 @@ pub mod rank {
         // What its callers use beside it.
         FAMILY RAW LIVE RECORD_ENDED SWAP_COPIES SWAP_LOG BLOCKS UNDER_WAY
         // With one of these, a thread locks nothing else but the next.
-        OPEN_FILES FILE_HASHES REGIONS_SEEN SAMPLES_BACK FAULT_BUFFERS WANTED RETURNING COMM OUTBOX
+        LEASE OPEN_FILES FILE_HASHES REGIONS_SEEN SAMPLES_BACK FAULT_BUFFERS WANTED RETURNING COMM OUTBOX
         PEAK WEIGHED UNWEIGHED DETACHED ALL_ENDED HINDERED UNSEEN_FILTER WAKE_NEXT
     }
 }

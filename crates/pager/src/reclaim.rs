@@ -275,15 +275,15 @@ impl Reclaimer {
     }
 
     /// Begins to write a segment of the coldest pooled objects. Returns how many objects left
-    /// memory by earlier writes.
+    /// memory by earlier writes, or were dropped.
     fn write_back(&mut self, pressed: bool) -> usize {
         let shared = Arc::clone(&self.shared);
         let gained = self.written();
         if self.is_spent() {
-            return gained;
+            return gained + self.drop_files(pressed);
         }
         let writer = match &mut self.writer {
-            None => return 0,
+            None => return self.drop_files(pressed),
             Some(Output::Log(writer)) => writer,
             Some(Output::Blocks(writer)) => {
                 self.blocks.write_back(&shared, writer, pressed);
@@ -294,13 +294,13 @@ impl Reclaimer {
             Ok(bytes) => bytes,
             Err(Room::No) => {
                 self.full();
-                return gained;
+                return gained + self.drop_files(pressed);
             }
             Err(_) => return gained,
         };
         let mut victims = Vec::new();
         let mut state = shared.lock();
-        state.core.pick_writeback(pressed, bytes, &mut victims);
+        let dropped = state.core.pick_writeback(pressed, bytes, &mut victims);
         shared.apply_effects(state);
         for victim in victims {
             // While the object is being written its bytes stay.
@@ -309,7 +309,19 @@ impl Reclaimer {
             writer.add(victim.object, victim.codec, bytes, None);
         }
         writer.flush();
-        gained
+        gained + dropped
+    }
+
+    /// The swap tier takes nothing: clean pages of files can still leave the pool. Returns how many
+    /// did.
+    fn drop_files(&self, pressed: bool) -> usize {
+        if !self.shared.takes_files() {
+            return 0;
+        }
+        let mut state = self.shared.lock();
+        let dropped = state.core.pick_writeback(pressed, 0, &mut Vec::new());
+        self.shared.apply_effects(state);
+        dropped
     }
 
     /// Begins to write staged pages to the swap tier uncompressed.

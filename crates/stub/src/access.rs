@@ -150,6 +150,17 @@ fn begin(waits: bool) -> bool {
     false
 }
 
+/// The same for a while of its own: the pager has this thread map files. False if such a call is
+/// still under way after some milliseconds.
+pub fn hold() -> bool {
+    begin(true)
+}
+
+/// Lets such calls go on.
+pub fn release() {
+    end();
+}
+
 fn end() {
     if CALLS.swap(0, Release) & SLEEPER != 0 {
         sys::futex_wake(&CALLS);

@@ -9,15 +9,15 @@
 use crate::socket::{ask, connect, is_known, receive, remove_place, send};
 use crate::sys::{self, syscall, PAGE_BYTES};
 use crate::take::Taker;
-use crate::{confine, fork, greeting, lock, map, seccomp};
+use crate::{access, confine, file_map, fork, greeting, lock, map, seccomp};
 use core::arch::global_asm;
 use core::mem::{replace, size_of, zeroed};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use memfit_wire::uffd::USERFAULTFD_IOC_NEW;
 use memfit_wire::{
     Command, FromStub, Ring, ALL_ENDED, ANNOUNCE_FORKS, ATTACH, ATTACHED, BATCH, BYE, CLONE_FLAGS, CONFINE, DETACH,
-    DOORBELL_PAGES, FORKED, FORKED_AGAIN, HELLO, LEND, MAPS, OPEN, OPEN_WINDOW, PAGEMAP, QUIET, RING_BYTES, SERVED,
-    STAY, TRUST_MOVE, WINDOWS, WINDOW_PAGES, WITH_DEVICE, WITH_UFFD,
+    DOORBELL_PAGES, FORKED, FORKED_AGAIN, HELLO, HOLD, IN_CALL, LEND, MAPS, OPEN, OPEN_WINDOW, PAGEMAP, QUIET, RELEASE,
+    REMAP, RING_BYTES, SERVED, STAY, TRUST_MOVE, WINDOWS, WINDOW_PAGES, WITH_DEVICE, WITH_UFFD,
 };
 
 /// Stack without guard page: the deepest path needs under 2 KiB. The last page: thread pointer.
@@ -411,12 +411,10 @@ fn serve(socket: i32) -> ! {
     // In an announced fork child the thread that forked holds the fork lock.
     let told = TOKEN.load(Relaxed) != 0;
     let mut doorbell = 0;
-    // This thread holds the fork lock.
-    let mut quiet = false;
+    // This thread holds the fork lock; keeps out calls that change mappings.
+    let (mut quiet, mut held) = (false, false);
     loop {
-        // SAFETY: all-zero is a valid Command.
-        let mut command: Command = unsafe { zeroed() };
-        let mut fd = -1;
+        let (mut command, mut fd) = (Command::default(), -1);
         let got = receive(socket, &mut command, &mut fd);
         if got == 0 || taker.is_some() && got != size_of::<Command>() as isize {
             die();
@@ -428,8 +426,9 @@ fn serve(socket: i32) -> ! {
             BYE => end_detached(quiet),
             QUIET => {
                 quiet = quiet || fork::stop_announcing();
-                answer_quiet(socket, quiet);
+                answer(socket, QUIET, if quiet { 0 } else { sys::EAGAIN as u32 });
             }
+            HOLD | REMAP | RELEASE => held = obey_about_files(socket, &command, fd, held),
             LEND => {
                 close(replace(&mut lent, fd));
                 if depends() && !told {
@@ -497,12 +496,36 @@ fn end_detached(quiet: bool) -> ! {
     leave_thread();
 }
 
-fn answer_quiet(socket: i32, quiet: bool) {
+fn answer(socket: i32, kind: u32, error: u32) {
     // SAFETY: all-zero is a valid FromStub.
     let mut reply: FromStub = unsafe { zeroed() };
-    reply.kind = QUIET;
-    reply.error = if quiet { 0 } else { sys::EAGAIN as u32 };
+    (reply.kind, reply.error) = (kind, error);
     send(socket, &mut reply, None);
+}
+
+/// [`HOLD`], [`REMAP`] or [`RELEASE`]. `held`, and the result: this thread keeps out calls that
+/// change mappings.
+fn obey_about_files(socket: i32, command: &Command, fd: i32, held: bool) -> bool {
+    match command.kind {
+        HOLD => {
+            let holds = held || access::hold();
+            answer(socket, HOLD, if holds { 0 } else { IN_CALL as u32 });
+            holds
+        }
+        REMAP => {
+            // SAFETY: the pager names only mappings that it fills, and no call changes mappings.
+            let error = if held { unsafe { file_map::map_again(command, fd) } } else { sys::EAGAIN as u32 };
+            close(fd);
+            answer(socket, REMAP, error);
+            held
+        }
+        _ => {
+            if held {
+                access::release();
+            }
+            false
+        }
+    }
 }
 
 /// Closes a descriptor of this thread's own table, unless it is -1.

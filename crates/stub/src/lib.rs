@@ -5,12 +5,12 @@
 //! the pager pages the process, the process gets the stub thread (`agent`), which carries out
 //! batches of runs to take away (`take`).
 //!
-//! The stub interposes functions of libc: the exec family (`exec`), `mmap` (`map`), `mprotect` and
-//! the like (`reservation`; `access` keeps them apart from what the stub does to mappings),
-//! `madvise` (`advice`), `mlockall` (`lock`), `pthread_create` (`threads`), calls that fill much
-//! memory (`fills`), and the `stat` family (`task_links`). Where the kernel reports no forks to the
-//! pager, the stub does (`fork`). A process is detached where a filter would forbid the stub's work
-//! (`seccomp`) or the pager could not read the process (`detach`).
+//! The stub interposes functions of libc: the exec family (`exec`), `mmap` (`map`; of files:
+//! `file_map`), `mprotect` and the like (`reservation`; `access` keeps them apart from what the
+//! stub does to mappings), `madvise` (`advice`), `mlockall` (`lock`), `pthread_create` (`threads`),
+//! calls that fill much memory (`fills`), and the `stat` family (`task_links`). Where the kernel
+//! reports no forks to the pager, the stub does (`fork`). A process is detached where a filter
+//! would forbid the stub's work (`seccomp`) or the pager could not read the process (`detach`).
 #![no_std]
 
 mod access;
@@ -20,6 +20,7 @@ mod alone;
 mod confine;
 mod detach;
 mod exec;
+mod file_map;
 mod fills;
 mod fork;
 mod greeting;
@@ -29,6 +30,7 @@ mod own_uffd;
 mod reservation;
 mod seccomp;
 mod socket;
+mod space;
 mod sys;
 mod take;
 mod task_links;
@@ -70,7 +72,7 @@ extern "C" fn constructor(_argc: i32, argv: *const *const u8, environment: *cons
     }
     // SAFETY: as above.
     if unsafe { variable(environment, memfit_wire::FILES_VARIABLE.as_bytes()) }.is_some() {
-        map::take_files();
+        file_map::take_files();
     }
     reservation::ask_kernel();
     // SAFETY: the symbol, if there, is glibc's function of this type.

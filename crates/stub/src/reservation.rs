@@ -5,10 +5,11 @@
 //! the part of a range that is the program's, and report the rest as a hole. (A bare system call
 //! still finds the reservation.)
 
-use crate::access::changing;
+use crate::access::{changing, WRITE};
 use crate::exec::returned;
+use crate::file_map::is_shared;
 use crate::fills;
-use crate::map::{placed, unused_in};
+use crate::space::{placed, unused_in};
 use crate::sys::{self, syscall, PAGE_BYTES};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -34,7 +35,12 @@ fn protect(at: usize, bytes: usize, call: impl Fn(usize) -> isize) -> isize {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn mprotect(at: usize, bytes: usize, prot: i32) -> i32 {
     // SAFETY: forwards what the caller answers for; sets errno.
-    unsafe { returned(protect(at, bytes, |bytes| syscall!(sys::MPROTECT, at, bytes, prot))) }
+    unsafe {
+        returned(match prot as usize & WRITE != 0 && is_shared(at, bytes) {
+            true => -sys::EACCES,
+            false => protect(at, bytes, |bytes| syscall!(sys::MPROTECT, at, bytes, prot)),
+        })
+    }
 }
 
 #[unsafe(no_mangle)]

@@ -15,7 +15,7 @@
 use crate::confine::Change;
 use crate::exec::returned;
 use crate::sys::{self, PAGE_BYTES};
-use crate::{access, advice, agent, alone, confine, detach, fills, greeting, map, own_uffd, reservation};
+use crate::{access, advice, agent, alone, confine, detach, file_map, fills, greeting, map, own_uffd};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use memfit_wire::pagemap::PAGEMAP_SCAN;
 use memfit_wire::uffd::{UFFDIO_MOVE, UFFDIO_REGISTER, UFFDIO_UNREGISTER, UFFDIO_WRITEPROTECT, USERFAULTFD_IOC_NEW};
@@ -331,10 +331,11 @@ unsafe extern "C" fn syscall(number: usize, a: usize, b: usize, c: usize, d: usi
                 sys::call(number, [a, b, c, d, e, f])
             }
             sys::IOCTL => own_uffd::control(a, b, c),
+            sys::MPROTECT if c & access::WRITE != 0 && file_map::is_shared(a, b) => -sys::EACCES,
             sys::MPROTECT | sys::PKEY_MPROTECT | sys::MUNMAP | sys::MSEAL => {
                 access::changing(|| sys::call(number, [a, b, c, d, e, f]))
             }
-            sys::MREMAP => reservation::remap(a, b, c, d as i32, e),
+            sys::MREMAP => file_map::remap(a, b, c, d as i32, e),
             sys::MMAP => map::replacing(a, b, d as i32, || sys::call(number, [a, b, c, d, e, f])),
             sys::SHMAT => map::attaching(a, b, c as i32, || sys::call(number, [a, b, c, d, e, f])),
             sys::EXIT => agent::exit_thread(a),

@@ -139,6 +139,7 @@ pub const CLOSE_RANGE: usize = 436;
 /// setresuid, setresgid, setfsuid, setfsgid, capset, pivot_root, chroot, landlock_restrict_self.
 pub const GIVE_UP: [usize; 13] = [105, 106, 113, 114, 116, 117, 119, 122, 123, 126, 155, 161, 446];
 
+pub const EACCES: isize = 13;
 pub const EAGAIN: i32 = 11;
 pub const EINTR: i32 = 4;
 pub const EINVAL: i32 = 22;

@@ -16,7 +16,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 pub const PAGE_BYTES: usize = 4096;
 
 /// Protocol version. Pager and stub refuse any other.
-pub const VERSION: u32 = 11;
+pub const VERSION: u32 = 12;
 /// First word of each message from the stub: "memF".
 pub const MAGIC: u32 = 0x466d_656d;
 
@@ -25,8 +25,8 @@ pub const SOCKET_VARIABLE: &str = "MEMFIT_SOCKET";
 /// Environment variable with a directory for the socket of [`NETNS_FALLBACK`]. Nobody else can know
 /// its name before the directory exists.
 pub const FALLBACK_VARIABLE: &str = "MEMFIT_PLACE";
-/// Environment variable that, if set, makes the stub replace read-only private file mappings by
-/// [`FILE`] mappings.
+/// Environment variable that, if set, makes the stub replace read-only file mappings by [`FILE`]
+/// mappings.
 pub const FILES_VARIABLE: &str = "MEMFIT_FILES";
 /// Environment variable that, if set, makes each stub start its thread at once instead of sending a
 /// [`GREETING`].
@@ -95,6 +95,19 @@ pub const NETNS_FALLBACK: u32 = 12;
 /// stub has made the empty mapping [`FromStub::segment`], and the pager shall fill it from the
 /// file, from byte [`FromStub::token`] on. The answer is [`STAY`] if the pager does.
 pub const FILE: u32 = 13;
+/// [`FromStub::flags`] of FILE: the program wanted a shared mapping. The pager takes a lease on the
+/// file, so that the kernel tells before anybody can change it. Then the pager has the stub map the
+/// file itself in place of its pages: [`HOLD`], a [`REMAP`] for each part, [`RELEASE`].
+pub const SHARED_FILE: u32 = 1;
+/// Pager to stub: keep out calls of the program that change mappings. Stub to pager: done, or
+/// `error` is EALREADY because such a call is under way.
+pub const HOLD: u32 = 21;
+/// Pager to stub, between HOLD and RELEASE, with the descriptor of a file: map the file shared at
+/// [`Command::range`], from byte [`Command::offset`] on, with the access (PROT_*) in
+/// [`Command::flags`]. Stub to pager: done, or `error` is an errno.
+pub const REMAP: u32 = 22;
+/// Pager to stub: such calls may go on.
+pub const RELEASE: u32 = 23;
 
 /// A thread of a program to pager, on a connection of its own: the program wants to register the
 /// range [`FromStub::segment`] with a userfaultfd of its own, and the kernel returned EBUSY. The
@@ -162,6 +175,10 @@ pub const DONTFORK: u32 = 2;
 /// [`Range::pages`] has no limit.
 pub const DOFORK: u32 = 4;
 
+/// Smallest shared file mapping that the stub replaces, bytes. Each costs the pager a lease, and
+/// the first one of a process its attach.
+pub const SHARED_FILE_LEAST: usize = 1 << 20;
+
 /// An errno in [`Range::status`]: the memory cannot be made writable for the MOVE (EACCES).
 pub const NOT_OPENED: i32 = 13;
 /// The same: the page has the descriptor of a thread, and stays (EPERM).
@@ -203,12 +220,12 @@ pub struct FromStub {
     pub magic: u32,
     pub version: u32,
     /// [`HELLO`], [`GREETING`], [`ATTACHED`], [`DETACH`], [`CONFINE`], [`QUIET`],
-    /// [`NETNS_FALLBACK`], [`FILE`] or [`OWN_UFFD`].
+    /// [`NETNS_FALLBACK`], [`FILE`], [`HOLD`], [`REMAP`] or [`OWN_UFFD`].
     pub kind: u32,
     pub flags: u32,
     /// Thread id of the sender in its own PID namespace.
     pub tid: u32,
-    /// ATTACHED, QUIET: 0 or an errno.
+    /// ATTACHED, QUIET, HOLD, REMAP: 0 or an errno.
     pub error: u32,
     /// Address ranges of the stub that must never be taken, `end` exclusive. GREETING: `stack` has
     /// the stack pointer and the thread pointer for the stub thread.
@@ -241,11 +258,16 @@ pub struct FromStub {
 #[allow(missing_docs)]
 pub struct Command {
     /// [`LEND`], [`PAGEMAP`], [`MAPS`], [`ATTACH`], [`OPEN`], [`SERVED`], [`BATCH`], [`QUIET`],
-    /// [`STAY`], [`ALL_ENDED`], [`OPEN_WINDOW`], [`CONFINE`] or [`BYE`].
+    /// [`STAY`], [`ALL_ENDED`], [`OPEN_WINDOW`], [`CONFINE`], [`HOLD`], [`REMAP`], [`RELEASE`] or
+    /// [`BYE`].
     pub kind: u32,
     pub flags: u32,
     /// ATTACH: bytes of the segment.
     pub segment_bytes: u64,
+    /// REMAP: the addresses, `end` exclusive.
+    pub range: [u64; 2],
+    /// REMAP: byte of the file.
+    pub offset: u64,
 }
 
 /// [`ForkDoorbell::what`]: a fork begins. The pager gives the memory to children (dofork), takes

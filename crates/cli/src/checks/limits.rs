@@ -81,9 +81,11 @@ fn executable(may_open: bool) -> Check {
 }
 
 fn file_pages(traces: bool) -> Check {
-    let limited =
-        ("to page them, the schemes apa to ezswap need CAP_SYS_PTRACE", "use another scheme, or run memfit as root");
-    allowed(("file_pages", "pages of files"), traces, "the schemes apa to ezswap can page them", limited)
+    let limited = (
+        "to page them, --files and the schemes apa to ezswap need CAP_SYS_PTRACE",
+        "do without, or run memfit as root",
+    );
+    allowed(("file_pages", "pages of files"), traces, "--files and the schemes apa to ezswap can page them", limited)
 }
 
 fn glibc(version: Option<&str>) -> Check {

@@ -23,6 +23,7 @@ mod record_contents;
 mod report;
 mod sandbox;
 mod schemes;
+mod shared_files;
 mod sim;
 mod surface;
 mod swap;

@@ -5,7 +5,7 @@ use super::{Machine, Residents};
 use memfit_codec::{Choice, CodecId, Pressure};
 use memfit_core::budget::{Level, COMPACT_MOVES, SLOW_DEVICE_NS};
 use memfit_core::driver::{Done, Seen, Step};
-use memfit_core::scheme::SwapFormat;
+use memfit_core::scheme::{Classes, SwapFormat};
 use memfit_core::{Coded, Compress, ObjectId, Origin, Placed, WriteBack, PAGE_BYTES};
 
 /// Rounds and sleeps in a row that free no staging slot, before staging is taken for full.
@@ -240,7 +240,7 @@ impl Machine {
     /// Writes the coldest objects of the pool to the swap tier. Returns how many left the pool.
     fn write_back(&mut self, pressed: bool) -> usize {
         if !self.tier.exists() {
-            return 0;
+            return self.drop_files(pressed);
         }
         let mut victims = std::mem::take(&mut self.lists.victims);
         victims.clear();
@@ -248,9 +248,9 @@ impl Machine {
         if self.wants_log() {
             let Some(bytes) = self.tier.batch(&mut self.tally) else {
                 self.swap_full();
-                return 0;
+                return self.drop_files(pressed);
             };
-            self.core.pick_writeback(pressed, bytes, &mut victims);
+            left += self.core.pick_writeback(pressed, bytes, &mut victims);
             self.apply_effects();
             for victim in &victims {
                 let stored = self.tier.append(victim.object, victim.len as u16, victim.codec, false, &mut self.tally);
@@ -266,6 +266,17 @@ impl Machine {
         }
         self.lists.victims = victims;
         left
+    }
+
+    /// The swap tier takes nothing: clean pages of files can still leave the pool. Returns how many
+    /// did.
+    fn drop_files(&mut self, pressed: bool) -> usize {
+        if self.scheme.classes == Classes::Anonymous {
+            return 0;
+        }
+        let dropped = self.core.pick_writeback(pressed, 0, &mut Vec::new());
+        self.apply_effects();
+        dropped
     }
 
     /// Writes whole slots, or whole buffers with all of their objects.

@@ -1,0 +1,54 @@
+//! Shared read-only mappings of files: every change shows, also in fork children and in stopped
+//! processes.
+
+use crate::support::contents::assert_contents_eq;
+use crate::support::known::program;
+use crate::support::{skip, Bench};
+use memfit_os::lease::{Lease, Waiter};
+use std::fs::File;
+use std::os::fd::AsFd;
+
+const BUDGET: u64 = 16 << 20;
+
+/// The program, if the kernel gives leases on files of the bench.
+fn readers(test: &str) -> Option<Bench> {
+    let bench = program(test, include_str!("../workloads/shared_file.c"))?;
+    let path = bench.directory.join("leased");
+    std::fs::write(&path, b"a file").unwrap();
+    match Lease::take(File::open(&path).unwrap().as_fd(), Waiter::new().id()) {
+        Ok(_) => Some(bench),
+        Err(error) => {
+            skip(test, &format!("no lease on a file in {}: {error}", bench.directory.display()));
+            None
+        }
+    }
+}
+
+#[test]
+fn changes_of_a_shared_file_show_at_once() {
+    let Some(bench) = readers("shared_files") else { return };
+    let (ran, stats) = bench.managed_with(&["--files"], "./program shared-data 24 8", BUDGET);
+    let out =
+        "paged: yes\nmremap: ENOMEM\npaged again: yes\nthe file's: yes\npaged again: yes\npaged again: yes\nright\n";
+    assert_contents_eq!((ran.code, &*String::from_utf8_lossy(&ran.out)), (Some(0), out), "{}", ran.err);
+    let (faults, evicted) = (stats.number("/faults/file"), stats.number("/evictions/pages"));
+    assert!(faults > 500 && evicted > 1000, "{faults} {evicted}: {:#}", stats.json);
+}
+
+#[test]
+fn a_stopped_process_sees_the_change_when_it_goes_on() {
+    let Some(bench) = readers("shared_files_stopped") else { return };
+    let (ran, _) = bench.managed_with(&["--files"], "./program shared-data 24 1 stopped", BUDGET);
+    let out = "paged: yes\nmremap: ENOMEM\nthe stopped child: right\n";
+    assert_contents_eq!((ran.code, &*String::from_utf8_lossy(&ran.out)), (Some(0), out), "{}", ran.err);
+}
+
+/// Without --files, and with a scheme that leaves files to the kernel, nothing changes.
+#[test]
+fn shared_files_are_the_kernels_by_default() {
+    let Some(bench) = readers("shared_files_default") else { return };
+    let (ran, stats) = bench.managed_with(&[], "./program shared-data 24 2", BUDGET);
+    let out = String::from_utf8_lossy(&ran.out);
+    assert!(ran.code == Some(0) && out.starts_with("paged: no\n") && out.ends_with("right\n"), "{out}{}", ran.err);
+    assert_eq!(stats.number("/files/reads"), 0);
+}
