@@ -150,6 +150,14 @@ class Cgroup:
     def limit(self, size):
         write(f"{self.memory}/" + ("memory.limit_in_bytes" if self.version == 1 else "memory.max"), size)
 
+    def read_iops(self, device, most):
+        """Limits read operations a second on a block device."""
+        number = read(f"/sys/class/block/{device}/dev")
+        if self.version == 1:
+            write(f"{self.dirs['blkio']}/blkio.throttle.read_iops_device", f"{number} {most}")
+        else:
+            write(f"{self.dirs['unified']}/io.max", f"{number} riops={most}")
+
     def swappiness(self, value):
         if self.version == 1:
             write(f"{self.memory}/memory.swappiness", value)

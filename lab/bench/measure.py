@@ -10,7 +10,7 @@ import host
 from journal import kill_cgroup
 
 
-def measure(bench, cmd, limit=None, timeout=300, meter_args=(), before_down=None):
+def measure(bench, cmd, limit=None, timeout=300, meter_args=(), before_down=None, read_iops=None):
     """status: ok | oom | timeout | failed. Kills and removes all that the run leaves."""
     out = bench.out
     group = bench.cgroups.create(f"r{bench.next_run()}", bench.journal) if bench.cgroups else None
@@ -19,6 +19,8 @@ def measure(bench, cmd, limit=None, timeout=300, meter_args=(), before_down=None
     if group:
         if limit is not None:
             group.limit(limit)
+        if read_iops:
+            group.read_iops(bench.swap_device, read_iops)
         if bench.options.swappiness is not None:
             group.swappiness(bench.options.swappiness)
         for d in group.dirs.values():

@@ -1,4 +1,5 @@
 """The Markdown table and the summary, from the result dict (schema: README.md)."""
+import mapped
 import scale
 from stats import geomean, spread
 
@@ -184,4 +185,20 @@ def scale_markdown(result):
                      with_spread(cpu, 1000, 1), with_spread(wall, 1000, 1), number(ratio, 1, 2), point["why"]])
     out += [table(["point", "MiB in all", "thousand faults", "CPU us a fault", "elapsed us a fault", "ratio", "remark"],
                   rows)]
+    return "\n".join(out) + "\n"
+
+
+def files_markdown(result):
+    out = ["# Bench: files that programs map", "", facts_text(result), ""]
+    if not result["complete"]:
+        out += ["**Incomplete: the bench was stopped.**", ""]
+    iops = result["options"].get("read_iops")
+    limit = f" The disk gives {iops} read operations a second." if iops else ""
+    out += [f"Cold runs at the same total memory: median [min..max] over the rounds.{limit} CPU: {result['cpu_source']}.", ""]
+    rows = []
+    for point, name, got in mapped.summary(result["files"]):
+        rows.append([f"{point['data']}, {point['order']}", point["mib"], point["budget_bytes"] // (1 << 20), name,
+                     with_spread(got["wall_ns"], 1e9, 1), with_spread(got["cpu_ns"], 1e9, 1),
+                     with_spread(got["io_read"], 1 << 20, 0), point["why"]])
+    out += [table(["data, order", "MiB", "budget, MiB", "", "wall s", "CPU s", "MiB read", "remark"], rows)]
     return "\n".join(out) + "\n"

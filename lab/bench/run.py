@@ -19,6 +19,7 @@ import below  # noqa: E402
 import configs  # noqa: E402
 import host  # noqa: E402
 import journal as jn  # noqa: E402
+import mapped  # noqa: E402
 import page  # noqa: E402
 import report  # noqa: E402
 import scale  # noqa: E402
@@ -32,7 +33,8 @@ MIB = 1 << 20
 ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 SCHEMA = 1
 #: By kind of result the name of its files, and what writes it as Markdown.
-KINDS = {"compare": ("result", report.markdown), "below": ("below", report.below_markdown), "scale": ("scale", report.scale_markdown)}
+KINDS = {"compare": ("result", report.markdown), "below": ("below", report.below_markdown),
+         "scale": ("scale", report.scale_markdown), "files": ("files", report.files_markdown)}
 
 
 class Stopped(BaseException):
@@ -372,6 +374,8 @@ def parse(argv):
     p.add_argument("--startup-count", type=int, default=200, help="processes of the start-up loop; 0 leaves it out")
     p.add_argument("--startup-repeats", type=int, default=5)
     p.add_argument("--scale", action="store_true", help="what a page fault costs by threads, by processes and by size")
+    p.add_argument("--files", action="store_true", help="files that programs map: memfit run --files against the kernel's page cache")
+    p.add_argument("--read-iops", type=int, metavar="N", help="with --files: most read operations a second of the disk")
     p.add_argument("--report", metavar="FILE.html", help="write the results as a page for a browser, too")
     p.add_argument("--from", dest="source", metavar="RESULT", help="with --report: of this result.json or below.json, without a run")
     argv, cmd = (argv[:argv.index("--")], argv[argv.index("--") + 1:]) if "--" in argv else (argv, [])
@@ -388,9 +392,11 @@ def parse(argv):
         p.error("--from is for --report")
     if cmd and not o.below_budget:
         p.error("a command is for --below-budget")
-    if o.scale and (o.below_budget or o.report):
-        p.error("--scale is for itself: without --below-budget and --report")
-    o.kind = "below" if o.below_budget else "scale" if o.scale else "compare"
+    if (o.scale or o.files) and (o.below_budget or o.report or o.scale and o.files):
+        p.error("--scale and --files are for themselves: without each other, --below-budget and --report")
+    if o.read_iops is not None and (o.read_iops < 1 or not o.files):
+        p.error("--read-iops is for --files, and starts at 1")
+    o.kind = "below" if o.below_budget else "scale" if o.scale else "files" if o.files else "compare"
     if o.rounds < 1 or o.pairs < 1 or any(not 5 <= b <= 100 for b in o.budgets):
         p.error("--rounds and --pairs start at 1, --budgets lie between 5 and 100")
     try:
@@ -405,7 +411,7 @@ def prepare_result(bench, skipped):
     o = bench.options
     have = "memfit" not in skipped and os.path.isfile(o.memfit)
     keep = ("quick", "rounds", "budgets", "tolerance", "run_timeout", "swappiness", "page_cluster", "pairs",
-            "memfit_arg", "below_memory", "zram_codec")
+            "memfit_arg", "below_memory", "zram_codec", "read_iops")
     bench.result.update(
         schema=SCHEMA, kind=o.kind, complete=False, notes=[],
         options={k: getattr(o, k) for k in keep}, skipped=skipped, zram_codec=None, zswap_codec=None,
@@ -445,6 +451,9 @@ def execute(bench, names, skipped):
     elif o.scale:
         scale.run(bench, log)
         bad = [point for point in r["scale"] if point["status"] != "ok"]
+    elif o.files:
+        mapped.run(bench, log)
+        bad = [point for point in r["files"] if point["status"] != "ok"]
     else:
         bench.compare(names)
         others = [x.get("other_cpus", 0) for c in r["cells"] for x in c["rounds"]]
@@ -470,7 +479,7 @@ def main(argv):
     root = os.geteuid() == 0
     names, skipped = configs.available(o.configs if o.kind == "compare" else ["memfit"], o, root)
     if o.kind != "compare" and "memfit" in skipped:
-        shout(f"{'--scale' if o.scale else '--below-budget'} SKIPPED: {skipped['memfit']}")
+        shout(f"--{'below-budget' if o.below_budget else o.kind} SKIPPED: {skipped['memfit']}")
         return 2
     bench, code, text = Bench(o), 1, None
     try:
@@ -484,7 +493,7 @@ def main(argv):
         code = 128 + getattr(signal, str(e)) if str(e).startswith("SIG") else 3
     finally:
         bench.close()
-    if any(bench.result.get(kind) for kind in ("cells", "below", "scale")):
+    if any(bench.result.get(kind) for kind in ("cells", "below", "scale", "files")):
         text = bench.save()
         print(text)
         log(f"results: {os.path.relpath(bench.out)}/")

@@ -19,6 +19,7 @@ import journal  # noqa: E402
 import page  # noqa: E402
 import report  # noqa: E402
 import run  # noqa: E402
+import mapped  # noqa: E402
 import scale  # noqa: E402
 import stats  # noqa: E402
 import tuner  # noqa: E402
@@ -253,6 +254,19 @@ class Page(unittest.TestCase):
         text = report.scale_markdown({**result(), "cpu_source": "wait4", "scale": points})
         self.assertIn("| 4 threads | 400 | 1 | 60.0 [60.0..60.0] | 30.0 [30.0..30.0] | 1.50 |  |", text)
         self.assertIn("| 1 processes | 400 | – | – | – | – | outputs differ |", text)
+
+    def test_files(self):
+        got = lambda wall, read: {"wall_ns": wall * 1e9, "cpu_ns": wall * 5e8, "io_read": read << 20, "output": "x"}
+        point = {"data": "text", "order": "scan", "count": 2, "mib": 300, "budget_bytes": 99 << 20, "status": "ok", "why": "",
+                 "runs": {mapped.KERNEL: [got(1, 600), got(3, 610), got(2, 590)], mapped.MEMFIT: []}}
+        text = report.files_markdown({**result(), "cpu_source": "wait4", "files": [point],
+                                      "options": {**result()["options"], "read_iops": 3000}})
+        self.assertIn("3000 read operations", text)
+        self.assertIn("| text, scan | 300 | 99 | kernel | 2.0 [1.0..3.0] | 1.0 [0.5..1.5] | 600 [590..610] |  |", text)
+        self.assertIn("| text, scan | 300 | 99 | memfit --files | – | – | – |  |", text)
+        for wrong in (["--files", "--scale"], ["--read-iops", "5"], ["--files", "--read-iops", "0"]):
+            with self.assertRaises(SystemExit):
+                run.parse(wrong)
 
     def test_what_is_wrong_is_named_and_leaves_no_page(self):
         self.save(result())

@@ -57,7 +57,7 @@ def build(out):
     """Compile meter and the C workloads; cheap when nothing changed."""
     os.makedirs(f"{out}/bin", exist_ok=True)
     cc = os.environ.get("CC", "cc")
-    plain = ("meter.c", "workloads/randrw.c", "workloads/sweep.c", "workloads/textgen.c")
+    plain = ("meter.c", "workloads/randrw.c", "workloads/sweep.c", "workloads/textgen.c", "workloads/mapread.c")
     builds = [(src, os.path.splitext(os.path.basename(src))[0], []) for src in plain]
     for kind, words in NOISE.items():
         builds += [(f"workloads/{src}.c", f"{kind}{src}", [f"-DNOISE={words}"]) for src in ("sweep", "randrw")]

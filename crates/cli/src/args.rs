@@ -124,11 +124,11 @@ pub struct RunArgs {
     /// Page read-only mappings of files as well
     ///
     /// Their pages are in the budget then, and the pool keeps them compressed, so that they are
-    /// read again less often. It is for programs that map more data than there is memory, on a disk
-    /// that is slow or has few operations a second: databases, indexes, arrays. It needs
-    /// CAP_SYS_PTRACE. A shared mapping becomes the kernel's when somebody opens the file for
-    /// writing. The same as --set classes=file-pooled; it changes nothing if the scheme pages files
-    /// anyway.
+    /// read again less often. It is for programs that map more data than there is memory and access
+    /// them at random: databases, indexes, arrays, above all on a disk that is slow or allows few
+    /// operations a second. It needs CAP_SYS_PTRACE. A shared mapping becomes the kernel's when
+    /// somebody opens the file for writing. The same as --set classes=file-pooled; it changes
+    /// nothing if the scheme pages files anyway.
     #[arg(long)]
     pub files: bool,
 

@@ -5,6 +5,7 @@ use crate::budget::Sizes;
 use crate::core_call::{CoreCall, Recorder};
 use crate::driver::Driver;
 use crate::entry::Entry;
+use crate::file_trial::FileTrial;
 use crate::ids::{AreaId, Extent, ObjectId, Page, PageRange, ProcId, StagingSlot};
 use crate::object::{Objects, Place};
 use crate::pool::{Handle, Move, Pool, PoolUsage, Span};
@@ -127,6 +128,7 @@ pub struct Core {
     pub(crate) mean_window: u32,
     /// The tick since which reclaim waits for pages of files, which are to leave first.
     pub(crate) waits_for_files: Option<u64>,
+    pub(crate) file_trial: FileTrial,
     /// The tick since which reclaim waits for processes that may have pages that are not hot.
     pub(crate) waits_for_others: Option<u64>,
     pub(crate) tunables: Tunables,
@@ -172,6 +174,7 @@ impl Core {
             owners: Vec::new(),
             streams: Vec::new(),
             mean_window: 64,
+            file_trial: FileTrial::default(),
             waits_for_files: None,
             waits_for_others: None,
             tunables,

@@ -290,6 +290,9 @@ impl Core {
                 Source::Zero | Source::Word(_) | Source::Staged(_) => {}
             }
         }
+        if matches!(source, Source::Pooled { .. }) && self.objects.is_file(id) {
+            self.file_trial.note(true);
+        }
         if let Place::Swapped(extent) = self.objects.place_of(id) {
             if let Some(unit) = self.pool_control.read_begins(extent) {
                 self.pool.seal(unit, true);

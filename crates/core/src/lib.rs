@@ -23,6 +23,7 @@ mod entry;
 mod events;
 mod evict;
 mod fault;
+mod file_trial;
 mod grow;
 mod heat;
 mod ids;

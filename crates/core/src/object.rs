@@ -152,6 +152,8 @@ pub(crate) struct Objects {
     keeps_copies: bool,
     pub fills: FillTable,
     pub swapped: u64,
+    /// Clean pages of files in the pool.
+    pub pooled_files: u64,
     pub filled: u64,
 }
 
@@ -181,6 +183,7 @@ impl Objects {
             keeps_copies,
             fills,
             swapped: 0,
+            pooled_files: 0,
             filled: 0,
         }
     }
@@ -258,6 +261,7 @@ impl Objects {
         (o.tag, o.number, o.area) =
             (tag | o.tag & !PLACE, number, u16::try_from(area).expect("under 65536 staging areas"));
         let (group, count, probation) = (o.group(), u64::from(o.counts()), o.on_probation());
+        let file = u64::from(o.tag & FILE != 0);
         let mut arena = Arena(&mut self.all);
         match place {
             Place::Staged(_) => self.staged.push_back(&mut arena, id.0),
@@ -268,6 +272,7 @@ impl Objects {
                 }
                 self.groups[group].resident += count;
                 self.groups[group].probation += count * probation as u64;
+                self.pooled_files += file;
             }
             Place::Swapped(_) => {
                 self.groups[group].out += count;
@@ -294,6 +299,7 @@ impl Objects {
                 }
                 self.groups[group].resident -= count;
                 self.groups[group].probation -= count * probation as u64;
+                self.pooled_files -= u64::from(o.tag & FILE != 0);
             }
             6 => {
                 self.groups[group].out -= count;

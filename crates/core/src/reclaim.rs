@@ -106,6 +106,13 @@ impl Core {
             || scheme.admission.kind == AdmissionKind::None
             || scheme.routing.kind == RoutingKind::ByOrigin
             || scheme.classes == Classes::FileDropped
+            || self.tries_files()
+    }
+
+    /// Whether pages of files go to the pool as long as they are wanted there.
+    fn tries_files(&self) -> bool {
+        self.tunables.scheme.classes == Classes::FilePooled
+            && matches!(self.pool_control.mode, ReplacementMode::Queue(_))
     }
 
     /// Whether [`Core::offer`] needs an estimate of this page's compressed size.
@@ -150,7 +157,8 @@ impl Core {
             }
             _ => false,
         };
-        if !in_advance && !by_entropy && !not_pooled && admission != AdmissionKind::None {
+        let unwanted = file && self.tries_files() && !self.file_trial.admits();
+        if !in_advance && !by_entropy && !not_pooled && !unwanted && admission != AdmissionKind::None {
             return None;
         }
         let placed = self.leave_out(id, slot)?;

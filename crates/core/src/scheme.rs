@@ -114,7 +114,7 @@ axis! {
     /// Which evicted pages are offered to the pool.
     Classes {
         Anonymous "anonymous" "private anonymous pages; pages of files are the kernel's",
-        FileDropped "file-dropped" "the same, but read-only private file mappings are in the budget, and their pages dropped",
+        FileDropped "file-dropped" "the same, but read-only file mappings are in the budget, and their pages dropped",
         FilePooled "file-pooled" "both: clean pages of such mappings go to the pool as well",
     }
 }

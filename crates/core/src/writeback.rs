@@ -18,9 +18,8 @@ use alloc::{vec, vec::Vec};
 const RAW_PAGES: usize = 32;
 
 /// Compressed bytes of clean pages of files that one call drops at most: as much as a write of the
-/// log, so that the coldest leave, and not all. Objects that a call looks at to find them.
+/// log, so that the coldest leave, and not all.
 const DROPPED_BYTES: u32 = 64 << 10;
-const LOOKS_MAX: u32 = 16 << 10;
 
 /// When the pool is full, one in AHEAD_PART of its frames leaves at once, at most AHEAD_FRAMES.
 const AHEAD_PART: u32 = 64;
@@ -46,8 +45,8 @@ pub struct WriteBack {
 impl Core {
     /// Picks the pooled objects that the scheme's replacement mode writes back now, up to
     /// `max_bytes` in the swap tier, and drops clean pages of files instead of writing them. 0 if
-    /// the tier takes nothing: then only those leave. `pressed`: the pool must give room; otherwise
-    /// only objects that are due. Returns how many were dropped.
+    /// the tier takes nothing: then only those leave, and with a policy none. `pressed`: the pool
+    /// must give room; otherwise only objects that are due. Returns how many were dropped.
     pub fn pick_writeback(&mut self, pressed: bool, max_bytes: u32, out: &mut Vec<WriteBack>) -> usize {
         self.record(&CoreCall::PickWriteback { pressed, most_bytes: max_bytes });
         let before = self.counters.file_dropped;
@@ -62,6 +61,7 @@ impl Core {
                     self.pick_single(&[first], last, max_bytes, out);
                 }
             }
+            ReplacementMode::Policy(_) if max_bytes == 0 => {}
             ReplacementMode::Policy(_) => self.pick_units(max_bytes, out),
         }
         (self.counters.file_dropped - before) as usize
@@ -70,9 +70,9 @@ impl Core {
     /// Picks from queues, given by their heads, one after the other. Each gives its oldest objects,
     /// up to `last`.
     fn pick_single(&mut self, heads: &[u32], last: u32, max_bytes: u32, out: &mut Vec<WriteBack>) {
-        let (mut bytes, mut dropped, mut looks) = (0, 0, 0);
+        let (mut bytes, mut dropped) = (0, 0);
         let raw = self.pool_control.format() == SwapFormat::RawSlots;
-        if raw && self.pool_control.leaving > 0 {
+        if raw && self.pool_control.leaving > 0 || max_bytes == 0 && self.objects.pooled_files == 0 {
             return;
         }
         for &head in heads {
@@ -80,10 +80,6 @@ impl Core {
             while i != NIL {
                 let (id, next) = (ObjectId(i), self.objects.next(i));
                 i = if i == last { NIL } else { next };
-                looks += 1;
-                if looks > LOOKS_MAX {
-                    return;
-                }
                 let Place::Pooled(handle) = self.objects.place_of(id) else { continue };
                 if self.objects.pinned(id) {
                     continue;
@@ -141,6 +137,7 @@ impl Core {
             self.unpool(id, handle);
             self.objects.place(id, Place::Dropped);
             self.counters.file_dropped += 1;
+            self.file_trial.note(false);
         }
         file
     }

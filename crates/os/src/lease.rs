@@ -1,8 +1,9 @@
 //! Leases on files (`F_SETLEASE`): the kernel tells before anybody can change a file.
 //!
-//! A read lease is given on a file that nobody has open for writing. Who opens it for writing, or
-//! truncates it, waits until the lease is given back, for at most [`break_time`]. `O_NONBLOCK` gets
-//! EWOULDBLOCK instead.
+//! A read lease is given on a file that nobody has open for writing. Whoever opens it for writing,
+//! or truncates it by its path, waits until the lease is given back, for at most [`break_time`].
+//! `O_NONBLOCK` gets EWOULDBLOCK instead. An open with `O_RDONLY | O_TRUNC` does not wait: the
+//! kernel does not take it for a change.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -13,8 +14,9 @@ use std::path::PathBuf;
 use std::ptr;
 use std::time::Duration;
 
-/// Names in [`crate::probe::file_system`] of those on which no other machine changes files.
-const LOCAL: [&str; 7] = ["ext4", "xfs", "btrfs", "f2fs", "zfs", "bcachefs", "overlay"];
+/// Names in [`crate::probe::file_system`] of those whose files neither another machine nor another
+/// file system below (overlay) can change.
+const LOCAL: [&str; 6] = ["ext4", "xfs", "btrfs", "f2fs", "zfs", "bcachefs"];
 
 /// A read lease. Dropped, it is given back.
 #[derive(Debug)]
@@ -26,8 +28,8 @@ impl Lease {
     ///
     /// # Errors
     /// As `fcntl` gives them: `EAGAIN` while somebody has the file open for writing, `EACCES` for a
-    /// file of another user without CAP_LEASE. `Unsupported` on file systems whose files other
-    /// machines can change.
+    /// file of another user without CAP_LEASE. `Unsupported` on file systems whose files can be
+    /// changed past this one.
     pub fn take(file: BorrowedFd<'_>, waiter: i32) -> io::Result<Lease> {
         let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
         let system = crate::probe::file_system(&path)?;

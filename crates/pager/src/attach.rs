@@ -53,19 +53,19 @@ pub fn attach(desk: &Desk, client: &Arc<Client>) -> std::io::Result<()> {
     let lend = Command { kind: LEND, ..Command::default() };
     if let Some(uffd) = &known {
         command.flags = WITH_UFFD;
-        send_command(&client.socket, &lend, Some(uffd));
+        send_command(&client.socket, &lend, Some(uffd.as_fd()));
     } else if let Some(device) = &desk.device {
         command.flags = WITH_DEVICE;
-        send_command(&client.socket, &lend, Some(device));
+        send_command(&client.socket, &lend, Some(device.as_fd()));
     }
     // If it cannot be opened, the process will not be paged: see `identity`.
     if let Ok(pagemap) = Pagemap::open(client.pid).and_then(|pagemap| pagemap.as_fd().try_clone_to_owned()) {
-        send_command(&client.socket, &Command { kind: PAGEMAP, ..Command::default() }, Some(&pagemap));
+        send_command(&client.socket, &Command { kind: PAGEMAP, ..Command::default() }, Some(pagemap.as_fd()));
     }
     if desk.shared.takes_read_only() {
         let maps = procfs::open_memory(client.pid, "maps").map(OwnedFd::from);
         if let Ok(maps) = maps {
-            send_command(&client.socket, &Command { kind: MAPS, ..Command::default() }, Some(&maps));
+            send_command(&client.socket, &Command { kind: MAPS, ..Command::default() }, Some(maps.as_fd()));
         }
     }
     if !desk.fork_events {
@@ -75,7 +75,7 @@ pub fn attach(desk: &Desk, client: &Arc<Client>) -> std::io::Result<()> {
         command.flags |= memfit_wire::TRUST_MOVE;
     }
     *client.segment.lock() = Some(segment);
-    send_command(&client.socket, &command, Some(&fd));
+    send_command(&client.socket, &command, Some(fd.as_fd()));
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use crate::control::Desk;
 use crate::detach;
 use crate::forks::{self, Expected};
 use crate::idle::Watch;
-use crate::leases::Answers;
+use crate::leases::{Answers, Progress};
 use crate::locks::{rank, Lock};
 use crate::monitor::Scan;
 use crate::newcomers::{parse, say_bye};
@@ -82,6 +82,8 @@ pub struct Client {
     pub quiet: AtomicU32,
     /// What its stub has answered about mappings of files.
     pub answers: Answers,
+    /// How far it is with them.
+    pub progress: Lock<Progress, { rank::PROGRESS }>,
     /// The socket is closed.
     pub gone: AtomicBool,
 }
@@ -206,6 +208,7 @@ fn new_client(desk: &Desk, socket: OwnedFd, pid: i32, message: &FromStub, rss: R
         detaching: AtomicBool::new(false),
         quiet: AtomicU32::new(detach::REQUESTED),
         answers: Answers::default(),
+        progress: Lock::default(),
         gone: AtomicBool::new(false),
     })
 }

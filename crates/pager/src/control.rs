@@ -54,8 +54,6 @@ pub struct Desk {
     pub past: Lock<Vec<Process>, { rank::PAST }>,
     /// Processes without a stub whose reason is known.
     pub detached: Lock<Detached, { rank::DETACHED }>,
-    /// Held while the stub of a process maps files again.
-    pub remaps: Lock<(), { rank::REMAPS }>,
     /// Threads that have stub threads made (see [`crate::wake`]).
     pub wakers: Standby,
     /// Set if the run is recorded.

@@ -170,7 +170,7 @@ fn detach(desk: &Desk, client: &Client, why: Why) {
         let comm = procfs::comm(client.pid).unwrap_or_else(|| client.comm.clone());
         tell(desk, client.pid, &comm, why, was_paged);
         // Without a stub they could not be mapped again. What is left is brought back.
-        leases::give_up(desk, client, &proc);
+        leases::give_up(client, &proc);
         if !give_back(&desk.shared, client, &proc) {
             return;
         }

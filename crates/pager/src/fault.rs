@@ -49,6 +49,13 @@ impl FaultBuffers {
             coded: vec![0; 4096].into(),
         }
     }
+
+    /// Makes room for that many pages: more than [`RUN`] come only from files.
+    fn hold(&mut self, pages: usize) {
+        if self.page_run.bytes().len() < pages * 4096 {
+            self.page_run = Aligned::new(pages * 4096);
+        }
+    }
 }
 
 /// One fault thread.

@@ -27,7 +27,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
@@ -206,6 +206,11 @@ impl Files {
         Ok(mapped)
     }
 
+    /// How many are mapped now.
+    pub fn count(&self) -> usize {
+        self.open.lock().values().filter(|file| file.strong_count() > 0).count()
+    }
+
     /// Those that are mapped now.
     pub fn all(&self) -> Vec<Arc<MappedFile>> {
         self.open.lock().values().filter_map(Weak::upgrade).collect()
@@ -279,7 +284,8 @@ fn take(desk: &Arc<Desk>, (pid, uid): (i32, u32), request: &FromStub, fd: &Owned
     let pages = (start / PAGE_BYTES, end / PAGE_BYTES);
     let whole = [start, end, request.token].iter().all(|at| at % PAGE_BYTES == 0);
     // With announced forks, pages that were never read would be missing in a child.
-    if !whole || start >= end || !desk.shared.takes_files() || !desk.fork_events {
+    let shared = &desk.shared;
+    if !whole || start >= end || !shared.takes_files() || !desk.fork_events || !shared.room_for_file() {
         return None;
     }
     let shared = request.flags & SHARED_FILE != 0;
@@ -292,14 +298,15 @@ fn take(desk: &Arc<Desk>, (pid, uid): (i32, u32), request: &FromStub, fd: &Owned
     if shared && uid != 0 && file.file.metadata().ok()?.uid() != uid {
         return None;
     }
-    let proc = paged(desk, pid)?;
+    let (client, proc) = paged(desk, pid)?;
     if shared {
         leases::take(desk, &file)?;
     }
     let give_up = Instant::now() + PAGED_WITHIN;
     loop {
         let io = proc.io.lock();
-        if proc.removed.load(Relaxed) || Instant::now() > give_up {
+        // Of a process that is being detached the mappings are given up.
+        if proc.removed.load(Relaxed) || client.detaching.load(SeqCst) || Instant::now() > give_up {
             return None;
         }
         // An unread event can concern what was mapped there before.
@@ -328,13 +335,16 @@ fn take(desk: &Arc<Desk>, (pid, uid): (i32, u32), request: &FromStub, fd: &Owned
 }
 
 /// The process, which is attached now if it is not.
-fn paged(desk: &Arc<Desk>, pid: i32) -> Option<Arc<Proc>> {
+fn paged(desk: &Arc<Desk>, pid: i32) -> Option<(Arc<Client>, Arc<Proc>)> {
     let begun = Instant::now();
     while begun.elapsed() < PAGED_WITHIN {
         let of_pid = |client: &&Arc<Client>| client.pid == pid && !client.gone.load(Relaxed);
         let client = desk.clients.lock().iter().rfind(of_pid).cloned();
         match client.as_ref().map(|client| client.stage.load(Relaxed)) {
-            Some(MANAGED) => return client.and_then(|client| client.proc.lock().clone()),
+            Some(MANAGED) => {
+                let proc = client.as_ref().and_then(|client| client.proc.lock().clone());
+                return client.zip(proc);
+            }
             Some(REFUSED) => return None,
             // A new process may not have said hello yet; a detached one never will.
             None if begun.elapsed() > KNOWN_WITHIN => return None,

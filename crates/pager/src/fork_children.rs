@@ -134,7 +134,7 @@ pub fn name(shared: &Shared, proc: &Arc<Proc>, claims: &[Arc<Client>]) {
     clients.retain(|c| !Arc::ptr_eq(c, client));
     *client.proc.lock() = Some(Arc::clone(proc));
     if let Ok(uffd) = proc.uffd.as_fd().try_clone_to_owned() {
-        send_command(&client.socket, &Command { kind: LEND, ..Command::default() }, Some(&uffd));
+        send_command(&client.socket, &Command { kind: LEND, ..Command::default() }, Some(uffd.as_fd()));
     }
 }
 

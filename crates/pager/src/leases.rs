@@ -2,9 +2,9 @@
 //!
 //! A shared mapping shows each change of its file at once. The pager's pages cannot. So the pager
 //! fills such a mapping only while it has a read lease on the file: nobody has the file open for
-//! writing then. Who opens it for writing, or truncates it, waits in the kernel, and the kernel
-//! tells the pager. The pager has the stub of each process map the file itself in place of the
-//! pages, and gives the lease back. Only then the other goes on.
+//! writing then. Whoever opens it for writing, or truncates it by its path, waits in the kernel,
+//! and the kernel tells the pager. The pager has the stub of each process map the file itself in
+//! place of the pages, and gives the lease back. Only then the writer continues.
 //!
 //! The kernel waits for `fs.lease-break-time` (45 s). If a stub thread cannot run for so long,
 //! since a debugger holds it, or if a fork child has none, its process must not go on: it is killed
@@ -12,23 +12,28 @@
 //!
 //! For one process, in this order:
 //!
-//! 1. The stub keeps out calls that change mappings ([`HOLD`]). None is under way then, so all
-//!    their events are in the queue.
+//! 1. The stub keeps out calls of libc that change mappings ([`HOLD`]). None is under way then, so
+//!    all their events are in the queue. Calls inside of libc are not seen: they change libc's own
+//!    mappings.
 //! 2. The pager waits until no event is unread. Its table of mappings is exact then.
 //! 3. The stub maps the file, part by part ([`REMAP`]). For the kernel that unmaps the pages: the
 //!    pager reads the event, and threads that wait for a page go on.
 //! 4. Such calls go on ([`RELEASE`]).
+//!
+//! No thread waits for an answer of a stub: each step is tried again until it is done.
 
 use crate::clients::Client;
 use crate::control::Desk;
-use crate::files::{FilePart, MappedFile};
+use crate::files::MappedFile;
 use crate::locks::{rank, Lock};
 use crate::proc::{send_command, Proc};
 use crate::stopped;
+use memfit_core::PAGE_BYTES;
 use memfit_os::lease::{self, Lease, Waiter};
 use memfit_os::maps;
 use memfit_os::procfs::{self, Hold};
-use memfit_wire::{Command, FromStub, HOLD, PAGE_BYTES, RELEASE, REMAP};
+use memfit_wire::{Command, FromStub, HOLD, RELEASE, REMAP};
+use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::mpsc;
@@ -77,26 +82,46 @@ impl Leased {
 /// What the stub of a client has answered.
 #[derive(Debug, Default)]
 pub struct Answers {
-    /// [`NOT_ASKED`], [`ASKED`] or [`HOLDS`].
+    /// [`UNANSWERED`] or the errno.
     hold: AtomicU32,
-    /// [`UNANSWERED`] or the errno of the last REMAP.
     remap: AtomicU32,
 }
 
-const NOT_ASKED: u32 = 0;
-const ASKED: u32 = 1;
-const HOLDS: u32 = 2;
 const UNANSWERED: u32 = u32::MAX;
 
 impl Answers {
     /// The stub has answered HOLD or REMAP.
     pub fn note(&self, message: &FromStub) {
         match message.kind {
-            HOLD => self.hold.store(if message.error == 0 { HOLDS } else { NOT_ASKED }, SeqCst),
+            HOLD => self.hold.store(message.error, SeqCst),
             REMAP => self.remap.store(message.error, SeqCst),
             _ => {}
         }
     }
+}
+
+/// How far the stub of a client is.
+#[derive(Debug, Default)]
+pub enum Progress {
+    /// Nothing was asked.
+    #[default]
+    Idle,
+    /// HOLD was sent.
+    Asked,
+    /// The stub keeps calls out, and has these pieces to map. `sent`: REMAP of the last one was
+    /// sent.
+    Holds { pieces: Vec<Piece>, sent: bool },
+}
+
+/// A piece of a mapping that has one access (PROT_*).
+#[derive(Debug)]
+pub struct Piece {
+    start: u64,
+    end: u64,
+    access: u32,
+    file: Arc<MappedFile>,
+    /// Byte of the file.
+    offset: u64,
 }
 
 /// Takes a lease on a file that is not leased yet. `None` if the kernel is to map the file.
@@ -157,54 +182,68 @@ fn give_back(desk: &Desk, file: &Arc<MappedFile>) {
     let until = begun + patience().unwrap_or_default();
     let mut asked: Vec<Arc<Client>> = Vec::new();
     loop {
-        let procs: Vec<Arc<Proc>> = desk.shared.procs.lock().clone();
-        let with: Vec<_> = procs.iter().filter(|proc| maps_shared(proc, Some(file))).collect();
+        let with = all_with(desk, file);
         if with.is_empty() {
             break;
         }
-        let late = Instant::now() > until;
         for proc in with {
-            let client = client_of(desk, proc);
-            let result = client.as_ref().map_or(Ok(false), |client| step(desk, client, proc, Some(file)));
-            if begun.elapsed() > SLOW && proc.pid().is_some_and(|pid| procfs::hold(pid) == Some(Hold::Stopped)) {
-                stopped::run_stub(&desk.shared, proc);
-            }
+            let client = client_of(desk, &proc);
+            let done = client.as_ref().map_or(Ok(false), |client| step(client, &proc, Some(file)));
             asked.extend(client.filter(|client| !asked.iter().any(|known| Arc::ptr_eq(known, client))));
-            let why = match result {
-                Ok(false) if late => {
-                    "somebody wants to change a file that it maps, and its mapping cannot be renewed: a \
-                                      debugger holds it, or it has no thread of memfit"
-                        .into()
-                }
-                Ok(_) => continue,
-                Err(why) => why,
-            };
-            proc.stop(&desk.shared, &why);
+            if begun.elapsed() > SLOW && proc.pid().is_some_and(|pid| procfs::hold(pid) == Some(Hold::Stopped)) {
+                stopped::run_stub(&desk.shared, &proc);
+            }
+            if Instant::now() > until && !matches!(done, Ok(true)) {
+                let why = match done {
+                    Err(error) => error.to_string(),
+                    Ok(_) => "a debugger holds it, it was frozen, or it has no thread of memfit".into(),
+                };
+                let what = "somebody wants to change a file that it maps, and its mapping cannot be renewed";
+                proc.stop(&desk.shared, &format!("{what}: {why}"));
+            }
         }
         std::thread::sleep(if begun.elapsed() < SLOW { POLL } else { SLOW_POLL });
     }
-    asked.iter().for_each(|client| finish(desk, client, until));
+    asked.iter().for_each(|client| finish(client, until));
     let mut lease = file.leased.lease.lock();
     *lease = None;
     file.leased.ends.store(false, SeqCst);
 }
 
 /// All shared mappings of files of a process become the kernel's: its stub thread is about to end.
-/// False if that does not succeed in time; the mappings stay as they are then.
-pub fn give_up(desk: &Desk, client: &Client, proc: &Proc) -> bool {
+/// What is left after [`LEAST_TIME`] stays as it is.
+pub fn give_up(client: &Client, proc: &Proc) {
     let until = Instant::now() + LEAST_TIME;
-    while maps_shared(proc, None) {
-        if !matches!(step(desk, client, proc, None), Ok(done) if done || Instant::now() < until) {
-            break;
-        }
+    while maps_shared(proc, None) && Instant::now() < until {
+        let _ = step(client, proc, None);
         std::thread::sleep(POLL);
     }
-    finish(desk, client, until);
-    !maps_shared(proc, None)
+    finish(client, until);
+}
+
+/// The processes with a shared mapping of a file. While the table of one is read, none of its forks
+/// is half done; and a fork child is in the list before the fork ends. So the list is read again
+/// until it has no new one.
+fn all_with(desk: &Desk, file: &Arc<MappedFile>) -> Vec<Arc<Proc>> {
+    let mut seen: Vec<Arc<Proc>> = Vec::new();
+    loop {
+        let procs: Vec<Arc<Proc>> = desk.shared.procs.lock().clone();
+        let new = |proc: &&Arc<Proc>| !seen.iter().any(|known| Arc::ptr_eq(known, proc));
+        let new: Vec<Arc<Proc>> = procs.iter().filter(new).cloned().collect();
+        if new.is_empty() {
+            return Vec::new();
+        }
+        let with: Vec<Arc<Proc>> = new.iter().filter(|proc| maps_shared(proc, Some(file))).cloned().collect();
+        if !with.is_empty() {
+            return with;
+        }
+        seen.extend(new);
+    }
 }
 
 /// Whether a living process has a shared mapping of this file, or of any.
 fn maps_shared(proc: &Proc, file: Option<&Arc<MappedFile>>) -> bool {
+    let _io = proc.io.lock();
     !proc.removed.load(Relaxed) && !proc.files.lock().shared(file).is_empty() && !proc.uffd.gone()
 }
 
@@ -215,83 +254,111 @@ fn client_of(desk: &Desk, proc: &Arc<Proc>) -> Option<Arc<Client>> {
     clients.iter().rfind(is_it).filter(|client| client.dormant.is_none()).cloned()
 }
 
-/// Does what can be done now. True if the mappings are the kernel's; an error if they cannot be.
-fn step(desk: &Desk, client: &Client, proc: &Proc, file: Option<&Arc<MappedFile>>) -> Result<bool, String> {
-    let _one = desk.remaps.lock();
-    match client.answers.hold.load(SeqCst) {
-        NOT_ASKED => {
-            client.answers.hold.store(ASKED, SeqCst);
-            if !send_command(&client.socket, &Command { kind: HOLD, ..Command::default() }, None) {
-                client.answers.hold.store(NOT_ASKED, SeqCst);
+/// Does what can be done now. True if the mappings are the kernel's; an error if something is to be
+/// tried again.
+fn step(client: &Client, proc: &Proc, file: Option<&Arc<MappedFile>>) -> io::Result<bool> {
+    let mut progress = client.progress.lock();
+    let next = match &mut *progress {
+        Progress::Idle => {
+            client.answers.hold.store(UNANSWERED, SeqCst);
+            if send(client, HOLD) {
+                *progress = Progress::Asked;
             }
-            Ok(false)
+            return Ok(false);
         }
-        HOLDS => {
-            let Some(parts) = shared_parts(proc, file) else { return Ok(false) };
-            let result = parts.iter().try_for_each(|part| remap(client, proc, part));
-            release(client);
-            result.map(|()| true)
-        }
-        _ => Ok(false),
-    }
+        Progress::Asked => match client.answers.hold.load(SeqCst) {
+            UNANSWERED => return Ok(false),
+            0 => match pieces(client, proc, file)? {
+                Some(pieces) => Progress::Holds { pieces, sent: false },
+                None => return Ok(false),
+            },
+            // A call is under way.
+            _ => Progress::Idle,
+        },
+        Progress::Holds { pieces, sent } => match (pieces.last(), *sent) {
+            (None, _) if send(client, RELEASE) => Progress::Idle,
+            (None, _) => return Ok(false),
+            (Some(piece), false) => {
+                client.answers.remap.store(UNANSWERED, SeqCst);
+                *sent = piece.send(client);
+                return Ok(false);
+            }
+            (Some(piece), true) => {
+                let errno = match client.answers.remap.load(SeqCst) {
+                    UNANSWERED => return Ok(false),
+                    errno => errno,
+                };
+                *sent = false;
+                if errno != 0 {
+                    return Err(io::Error::from_raw_os_error(errno as i32));
+                }
+                proc.files.lock().cut(piece.start / PAGE_BYTES, piece.end / PAGE_BYTES);
+                pieces.pop();
+                return Ok(false);
+            }
+        },
+    };
+    *progress = next;
+    Ok(matches!(*progress, Progress::Idle) && !maps_shared(proc, file))
 }
 
-/// The parts of the mappings, exactly. `None` while an event is unread.
-fn shared_parts(proc: &Proc, file: Option<&Arc<MappedFile>>) -> Option<Vec<FilePart>> {
+/// What is to be mapped again, exactly; `None` while an event is unread. The stub keeps out calls
+/// that change mappings.
+fn pieces(client: &Client, proc: &Proc, file: Option<&Arc<MappedFile>>) -> io::Result<Option<Vec<Piece>>> {
     let _io = proc.io.lock();
-    (!proc.event_pending()).then(|| proc.files.lock().shared(file))
-}
-
-/// Has the stub map the file in place of a part. The stub keeps out calls that change mappings.
-fn remap(client: &Client, proc: &Proc, part: &FilePart) -> Result<(), String> {
-    let page_bytes = PAGE_BYTES as u64;
-    let (first, last) = (part.first * page_bytes, part.end * page_bytes);
-    let failed = |error: std::io::Error| format!("somebody wants to change a file that it maps: {error}");
-    let text = procfs::read_memory(client.pid, "maps").map_err(failed)?;
-    for (start, end, access) in maps::within(&text, first, last) {
-        let command = Command {
-            kind: REMAP,
-            flags: u32::from(access & !WRITE),
-            range: [start, end],
-            offset: part.index * page_bytes + start - first,
-            ..Command::default()
-        };
-        client.answers.remap.store(UNANSWERED, SeqCst);
-        let fd = part.file.file.as_fd().try_clone_to_owned().map_err(failed)?;
-        send_command(&client.socket, &command, Some(&fd));
-        let errno = loop {
-            match client.answers.remap.load(SeqCst) {
-                // The process has ended, and with it the mapping.
-                UNANSWERED if client.gone.load(Relaxed) => return Ok(()),
-                UNANSWERED => std::thread::sleep(POLL / 4),
-                errno => break errno,
-            }
-        };
-        if errno != 0 {
-            return Err(failed(std::io::Error::from_raw_os_error(errno as i32)));
-        }
-        proc.files.lock().cut(start / page_bytes, end / page_bytes);
+    if proc.event_pending() {
+        return Ok(None);
     }
-    // What is left of it is no mapping any more.
-    proc.files.lock().cut(part.first, part.end);
-    Ok(())
+    let text = procfs::read_memory(client.pid, "maps")?;
+    let mut files = proc.files.lock();
+    let mut out = Vec::new();
+    for part in files.shared(file) {
+        let (first, last) = (part.first * PAGE_BYTES, part.end * PAGE_BYTES);
+        let mut at = first;
+        for (start, end, access) in maps::within(&text, first, last) {
+            // Where there is no mapping there is nothing to do.
+            files.cut(at / PAGE_BYTES, start / PAGE_BYTES);
+            at = end;
+            let offset = part.index * PAGE_BYTES + start - first;
+            let access = u32::from(access & !WRITE);
+            out.push(Piece { start, end, access, file: Arc::clone(&part.file), offset });
+        }
+        files.cut(at / PAGE_BYTES, part.end);
+    }
+    Ok(Some(out))
 }
 
-fn release(client: &Client) {
-    client.answers.hold.store(NOT_ASKED, SeqCst);
-    send_command(&client.socket, &Command { kind: RELEASE, ..Command::default() }, None);
+impl Piece {
+    fn send(&self, client: &Client) -> bool {
+        let Piece { start, end, access, offset, .. } = *self;
+        let command = Command { kind: REMAP, flags: access, range: [start, end], offset, ..Command::default() };
+        send_command(&client.socket, &command, Some(self.file.file.as_fd()))
+    }
+}
+
+fn send(client: &Client, kind: u32) -> bool {
+    send_command(&client.socket, &Command { kind, ..Command::default() }, None)
 }
 
 /// The stub keeps nothing out any more. It may have been asked to when there was nothing left to
 /// do.
-fn finish(desk: &Desk, client: &Client, until: Instant) {
+fn finish(client: &Client, until: Instant) {
     while !client.gone.load(Relaxed) && Instant::now() < until {
-        let one = desk.remaps.lock();
-        match client.answers.hold.load(SeqCst) {
-            NOT_ASKED => return,
-            HOLDS => return release(client),
-            _ => drop(one),
+        let mut progress = client.progress.lock();
+        let free = match *progress {
+            Progress::Idle => return,
+            Progress::Asked => match client.answers.hold.load(SeqCst) {
+                UNANSWERED => false,
+                0 => send(client, RELEASE),
+                _ => true,
+            },
+            Progress::Holds { .. } => send(client, RELEASE),
+        };
+        if free {
+            *progress = Progress::Idle;
+            return;
         }
+        drop(progress);
         std::thread::sleep(POLL);
     }
 }

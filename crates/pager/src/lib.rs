@@ -162,7 +162,6 @@ fn start(mut config: Config) -> Result<Arc<control::Desk>, (String, i32)> {
         past: Lock::new(Vec::new()),
         detached: Lock::default(),
         // A process is made a paged one by two threads.
-        remaps: Lock::new(()),
         wakers: Standby::new("wake", 2, 256 << 10),
         recording,
         timeline: config.timeline.then(Lock::default),

@@ -23,7 +23,7 @@ use memfit_wire::{
     Command, Ring, BATCH, BATCH_PAGES, BATCH_RANGES, CLOSED, DONTFORK, IN_MOVE, POPULATE, RING_BYTES, STUB_WAITS,
 };
 use std::collections::BTreeSet;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
@@ -620,6 +620,6 @@ pub static ZERO_RUN: Zeros<{ 64 * 4096 }> = Zeros([0; 64 * 4096]);
 
 /// Sends a command with at most one descriptor. False if that fails; a dead stub is noticed
 /// elsewhere.
-pub fn send_command(socket: &OwnedFd, command: &Command, fd: Option<&OwnedFd>) -> bool {
-    memfit_os::seqpacket::send(socket.as_fd(), bytes_of(command), fd.map(AsFd::as_fd)).is_ok()
+pub fn send_command(socket: &OwnedFd, command: &Command, fd: Option<BorrowedFd<'_>>) -> bool {
+    memfit_os::seqpacket::send(socket.as_fd(), bytes_of(command), fd).is_ok()
 }

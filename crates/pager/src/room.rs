@@ -15,6 +15,9 @@ use std::time::Duration;
 const PAGED: usize = 9;
 /// Descriptors of each process with a stub: its socket and statm.
 const CLIENT: usize = 2;
+/// Descriptors of each file whose mappings the pager fills: the program's, one past the page cache,
+/// the lease.
+const FILE: usize = 3;
 /// Descriptors that are left free.
 const RESERVED: usize = 16;
 /// Time between two tries when a descriptor is missing all the same.
@@ -51,10 +54,16 @@ impl Shared {
         self.descriptors_left() >= CLIENT + pending
     }
 
+    /// Whether mappings of another file can be filled.
+    pub fn room_for_file(&self) -> bool {
+        self.descriptors_left() >= FILE + PAGED + CLIENT
+    }
+
     fn descriptors_left(&self) -> usize {
         let Room { base, limit, clients } = &self.room;
         let paged = self.procs.lock().len() * PAGED + self.unnamed.doomed();
-        limit.saturating_sub(base + RESERVED + clients.load(Relaxed) * CLIENT + paged)
+        let files = self.files.count() * FILE;
+        limit.saturating_sub(base + RESERVED + clients.load(Relaxed) * CLIENT + paged + files)
     }
 }
 

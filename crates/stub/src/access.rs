@@ -8,13 +8,13 @@
 //!
 //! Calls of the program that change mappings, or copy them (fork), would see the wrong access, or
 //! the stub would overwrite theirs. So libc's functions for them keep the stub out, and wait while
-//! it has a run open. They increment a counter instead of taking a lock, because a signal handler
-//! can make such a call in the middle of another one. The stub never waits long for them. A bare
-//! system call is not seen: the range can then keep the access that it had before that call, or be
-//! writable for this moment.
+//! it has a run open, or maps files again (`file_map`). They increment a counter instead of taking
+//! a lock, because a signal handler can make such a call in the middle of another one. The stub
+//! never waits long for them. A bare system call is not seen: the range can then keep the access
+//! that it had before that call, or be writable for this moment.
 //!
 //! If a signal handler leaves such a call by `longjmp`, the stub stays out for good: pages of
-//! read-only memory then stay.
+//! read-only memory then stay, and a process with a file that somebody wants to change is killed.
 
 use crate::agent;
 use crate::sys::{self, syscall};

@@ -423,7 +423,7 @@ fn serve(socket: i32) -> ! {
             give_up();
         }
         match command.kind {
-            BYE => end_detached(quiet),
+            BYE => end_detached(quiet, held),
             QUIET => {
                 quiet = quiet || fork::stop_announcing();
                 answer(socket, QUIET, if quiet { 0 } else { sys::EAGAIN as u32 });
@@ -485,8 +485,11 @@ fn serve(socket: i32) -> ! {
 }
 
 /// The pager has given all memory back and takes no more pages. `quiet`: this thread holds the fork
-/// lock.
-fn end_detached(quiet: bool) -> ! {
+/// lock; `held`: it keeps out calls that change mappings.
+fn end_detached(quiet: bool, held: bool) -> ! {
+    if held {
+        access::release();
+    }
     lock::keep(0, 0);
     BEACON.store(0, Relaxed);
     DETACHED.store(true, Release);

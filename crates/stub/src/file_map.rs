@@ -12,9 +12,9 @@ use crate::exec::returned;
 use crate::map::is_closed;
 use crate::reservation;
 use crate::socket;
-use crate::space::{PRIVATE_FILES, SHARED_FILES};
+use crate::space::{Space, PRIVATE_FILES, SHARED_FILES};
 use crate::sys::{self, syscall, PAGE_BYTES};
-use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use memfit_wire::{Command, FromStub, FILE, SHARED_FILE, SHARED_FILE_LEAST, STAY};
 
 const SHARED: i32 = 1;
@@ -29,6 +29,35 @@ static TAKEN: AtomicBool = AtomicBool::new(false);
 /// From now on the pager fills read-only mappings of files.
 pub fn take_files() {
     TAKEN.store(true, Relaxed);
+}
+
+/// Most shared mappings that the pager fills in one process.
+const SHARED_MOST: usize = 64;
+/// Those that it fills now: start and end. A start of 0 is free, and [`BUSY`] about to be written.
+static FILLED: [[AtomicUsize; 2]; SHARED_MOST] = [const { [const { AtomicUsize::new(0) }; 2] }; SHARED_MOST];
+const BUSY: usize = 1;
+
+/// A shared mapping, in the table of those that the pager fills. `None` if the table is full.
+fn note_shared(at: usize, bytes: usize) -> Option<()> {
+    let free = |entry: &&[AtomicUsize; 2]| entry[0].compare_exchange(0, BUSY, AcqRel, Relaxed).is_ok();
+    let [start, end] = FILLED.iter().find(free)?;
+    end.store(at + bytes, Relaxed);
+    start.store(at, Release);
+    Some(())
+}
+
+fn filled(at: usize, bytes: usize) -> impl Iterator<Item = &'static [AtomicUsize; 2]> {
+    FILLED.iter().filter(move |[start, end]| {
+        let first = start.load(Acquire);
+        first > BUSY && at < end.load(Relaxed) && at.saturating_add(bytes) > first
+    })
+}
+
+/// Something else is mapped in a range.
+pub fn forget(at: usize, bytes: usize) {
+    if SHARED_FILES.meets(at, bytes) {
+        filled(at, bytes).for_each(|[start, _]| start.store(0, Release));
+    }
 }
 
 /// A read-only mapping that the pager fills; `None` if the kernel is to map the file.
@@ -48,29 +77,65 @@ pub unsafe fn of_file(bytes: usize, flags: i32, fd: i32, offset: usize) -> Optio
     space.open();
     let whole = bytes.checked_next_multiple_of(PAGE_BYTES)?;
     let at = space.take(whole)?;
+    if shared {
+        note_shared(at, whole)?;
+    }
     // SAFETY: addresses of the reservation that nobody else has or will get. MAP_PRIVATE,
     // MAP_ANONYMOUS, MAP_NORESERVE, MAP_FIXED.
     let mapped = unsafe { syscall!(sys::MMAP, at, whole, READ_WRITE, 0x4032, usize::MAX, 0) };
-    if mapped < 0 {
-        return None;
-    }
     // SAFETY: all-zero is a valid message.
     let mut request: FromStub = unsafe { core::mem::zeroed() };
     (request.kind, request.token) = (FILE, offset as u64);
     request.flags = if shared { SHARED_FILE } else { 0 };
     request.segment = [at as u64, (at + whole) as u64];
-    if socket::ask_with(&mut request, Some(fd)) == STAY {
+    if mapped >= 0 && socket::ask_with(&mut request, Some(fd)) == STAY {
         return Some(at);
     }
+    forget(at, whole);
     // SAFETY: nobody knows of this mapping.
-    unsafe { syscall!(sys::MUNMAP, at, whole) };
+    unsafe { reserve_again(at, whole) };
     None
 }
 
-/// Whether a range meets a shared mapping of a file. The kernel gives no write access to one whose
-/// descriptor is read-only (EACCES), but would give it to the pager's pages.
+/// Unmaps a part of a reservation for files. The addresses stay reserved: what the kernel would map
+/// there later is none of the pager's. `None` if the range is not in one.
+///
+/// # Safety
+/// As munmap.
+pub unsafe fn unmap(at: usize, bytes: usize) -> Option<isize> {
+    let within = |space: &&Space| space.contains(at, bytes);
+    [&PRIVATE_FILES, &SHARED_FILES].into_iter().find(within)?;
+    if at % PAGE_BYTES != 0 || bytes == 0 {
+        return None;
+    }
+    let whole = bytes.checked_next_multiple_of(PAGE_BYTES)?;
+    for [start, end] in filled(at, whole) {
+        if start.load(Relaxed) >= at && end.load(Relaxed) <= at + whole {
+            start.store(0, Release);
+        }
+    }
+    // SAFETY: as the caller promises.
+    Some(if unsafe { reserve_again(at, whole) } < 0 { -sys::ENOMEM } else { 0 })
+}
+
+/// # Safety
+/// As munmap.
+unsafe fn reserve_again(at: usize, bytes: usize) -> isize {
+    // SAFETY: as the caller promises. PROT_NONE; MAP_PRIVATE, MAP_ANONYMOUS, MAP_NORESERVE,
+    // MAP_FIXED.
+    unsafe { syscall!(sys::MMAP, at, bytes, 0, 0x4032, usize::MAX, 0) }
+}
+
+/// Whether a range meets a shared mapping that the pager fills. The kernel gives no write access to
+/// a mapping by a descriptor that is read-only (EACCES), but would give it to the pager's pages.
 pub fn is_shared(at: usize, bytes: usize) -> bool {
-    SHARED_FILES.meets(at, bytes)
+    SHARED_FILES.meets(at, bytes) && filled(at, bytes).next().is_some()
+}
+
+/// Whether mprotect may not give this access: the mapping could not be the file's then.
+pub fn refuses(at: usize, bytes: usize, prot: usize) -> bool {
+    const WRITE_OR_EXECUTE: usize = 6;
+    prot & WRITE_OR_EXECUTE != 0 && is_shared(at, bytes)
 }
 
 /// In the stub thread: maps the file itself in place of the pager's pages. Returns 0 or an errno.
@@ -80,17 +145,17 @@ pub fn is_shared(at: usize, bytes: usize) -> bool {
 /// mappings.
 pub unsafe fn map_again(command: &Command, fd: i32) -> u32 {
     let [start, end] = command.range;
-    if start >= end || !is_shared(start as usize, (end - start) as usize) {
+    if start >= end || !SHARED_FILES.contains(start as usize, (end - start) as usize) {
         return sys::EINVAL as u32;
     }
     let (bytes, offset) = (end - start, command.offset);
     // SAFETY: as the caller promises. MAP_SHARED, MAP_FIXED.
     let mapped = unsafe { syscall!(sys::MMAP, start, bytes, command.flags, 0x11, fd, offset) };
     if mapped < 0 {
-        -mapped as u32
-    } else {
-        0
+        return -mapped as u32;
     }
+    forget(start as usize, bytes as usize);
+    0
 }
 
 /// To the kernel a mapping of a file is anonymous: the part by which it grew, or what
@@ -101,16 +166,14 @@ fn stays(at: usize, bytes: usize, new_bytes: usize, flags: i32) -> bool {
     const DONT_UNMAP: i32 = 4;
     let grows = new_bytes > bytes.next_multiple_of(PAGE_BYTES);
     let moves = flags & DONT_UNMAP != 0;
-    PRIVATE_FILES.meets(at, 1) && (grows || moves)
-        || SHARED_FILES.meets(at, 1) && (grows || moves || flags & FIXED != 0)
+    PRIVATE_FILES.meets(at, 1) && (grows || moves) || is_shared(at, 1) && (grows || moves || flags & FIXED != 0)
 }
 
 /// # Safety
 /// As mremap.
 pub unsafe fn remap(at: usize, bytes: usize, new_bytes: usize, flags: i32, to: usize) -> isize {
-    const ENOMEM: isize = 12;
     if stays(at, bytes, new_bytes, flags) {
-        return -ENOMEM;
+        return -sys::ENOMEM;
     }
     // SAFETY: forwards what the caller answers for.
     unsafe { reservation::remap(at, bytes, new_bytes, flags, to) }

@@ -103,6 +103,7 @@ pub fn replacing(at: usize, bytes: usize, flags: i32, call: impl FnOnce() -> isi
     const NO_REPLACE: i32 = 0x10_0000;
     if replaces(flags) && flags & NO_REPLACE == 0 {
         placed(at, bytes);
+        file_map::forget(at, bytes);
     }
     changing_if(replaces(flags), call)
 }

@@ -5,16 +5,15 @@
 //! the part of a range that is the program's, and report the rest as a hole. (A bare system call
 //! still finds the reservation.)
 
-use crate::access::{changing, WRITE};
+use crate::access::changing;
 use crate::exec::returned;
-use crate::file_map::is_shared;
+use crate::file_map::{is_shared, refuses, unmap};
 use crate::fills;
 use crate::space::{placed, unused_in};
 use crate::sys::{self, syscall, PAGE_BYTES};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 const EAGAIN: isize = 11;
-const ENOMEM: isize = 12;
 const EFAULT: isize = 14;
 
 /// Makes a call for the part of a range that is the program's, and returns ENOMEM if the range goes
@@ -23,7 +22,7 @@ pub fn up_to_unused(at: usize, bytes: usize, call: impl Fn(usize) -> isize) -> i
     let Some(unused) = unused_in(at, bytes) else { return call(bytes) };
     match if unused > at { call(unused - at) } else { 0 } {
         error @ ..0 => error,
-        _ => -ENOMEM,
+        _ => -sys::ENOMEM,
     }
 }
 
@@ -36,7 +35,7 @@ fn protect(at: usize, bytes: usize, call: impl Fn(usize) -> isize) -> isize {
 unsafe extern "C" fn mprotect(at: usize, bytes: usize, prot: i32) -> i32 {
     // SAFETY: forwards what the caller answers for; sets errno.
     unsafe {
-        returned(match prot as usize & WRITE != 0 && is_shared(at, bytes) {
+        returned(match refuses(at, bytes, prot as usize) {
             true => -sys::EACCES,
             false => protect(at, bytes, |bytes| syscall!(sys::MPROTECT, at, bytes, prot)),
         })
@@ -46,13 +45,24 @@ unsafe extern "C" fn mprotect(at: usize, bytes: usize, prot: i32) -> i32 {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pkey_mprotect(at: usize, bytes: usize, prot: i32, key: i32) -> i32 {
     // SAFETY: as in `mprotect`.
-    unsafe { returned(protect(at, bytes, |bytes| syscall!(sys::PKEY_MPROTECT, at, bytes, prot, key))) }
+    unsafe {
+        returned(match refuses(at, bytes, prot as usize) {
+            true => -sys::EACCES,
+            false => protect(at, bytes, |bytes| syscall!(sys::PKEY_MPROTECT, at, bytes, prot, key)),
+        })
+    }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn mseal(at: usize, bytes: usize, flags: usize) -> i32 {
     // SAFETY: as in `mprotect`.
-    unsafe { returned(protect(at, bytes, |bytes| syscall!(sys::MSEAL, at, bytes, flags))) }
+    unsafe {
+        // It could not be the file's any more.
+        returned(match is_shared(at, bytes) {
+            true => -sys::EPERM,
+            false => protect(at, bytes, |bytes| syscall!(sys::MSEAL, at, bytes, flags)),
+        })
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -80,11 +90,11 @@ unsafe extern "C" fn mincore(at: usize, bytes: usize, there: *mut u8) -> i32 {
 unsafe extern "C" fn munmap(at: usize, bytes: usize) -> i32 {
     // SAFETY: as in `mprotect`.
     unsafe {
-        returned(match unused_in(at, bytes) {
+        returned(changing(|| match unused_in(at, bytes) {
             Some(unused) if unused <= at => 0,
-            Some(unused) => changing(|| syscall!(sys::MUNMAP, at, unused - at)),
-            None => changing(|| syscall!(sys::MUNMAP, at, bytes)),
-        })
+            Some(unused) => syscall!(sys::MUNMAP, at, unused - at),
+            None => unmap(at, bytes).unwrap_or_else(|| syscall!(sys::MUNMAP, at, bytes)),
+        }))
     }
 }
 
@@ -194,7 +204,7 @@ fn is_in_one(at: usize, bytes: usize) -> bool {
         if answer > 0 {
             syscall!(sys::MUNMAP, at + bytes, ADDRESSES - bytes);
         }
-        answer > 0 || answer == -ENOMEM || answer == -EAGAIN
+        answer > 0 || answer == -sys::ENOMEM || answer == -EAGAIN
     }
 }
 
@@ -202,5 +212,5 @@ fn is_in_one(at: usize, bytes: usize) -> bool {
 fn is_hole(at: usize) -> bool {
     let mut there = 0u8;
     // SAFETY: the kernel writes one byte for one page.
-    unsafe { syscall!(sys::MINCORE, at, PAGE_BYTES, &raw mut there) == -ENOMEM }
+    unsafe { syscall!(sys::MINCORE, at, PAGE_BYTES, &raw mut there) == -sys::ENOMEM }
 }

@@ -77,6 +77,7 @@ pub const WORK: &[Call] = &[
     Call(sys::IOCTL, [FD, USERFAULTFD_IOC_NEW as usize, 0o2004000, 0, 0, 0], true),
     Call(sys::MMAP, [0, PAGE_BYTES, 0, 0x4022, usize::MAX, 0], false),
     Call(sys::MMAP, [0, PAGE_BYTES, 0, 1, FD, 0], false),
+    Call(sys::MMAP, [AT, PAGE_BYTES, 1, 0x11, FD, 0], true),
     call(sys::MPROTECT, [AT, PAGE_BYTES, 3]),
     call(sys::MPROTECT, [AT, PAGE_BYTES, 1]),
     call(sys::MUNMAP, [AT, PAGE_BYTES, 0]),
@@ -331,9 +332,13 @@ unsafe extern "C" fn syscall(number: usize, a: usize, b: usize, c: usize, d: usi
                 sys::call(number, [a, b, c, d, e, f])
             }
             sys::IOCTL => own_uffd::control(a, b, c),
-            sys::MPROTECT if c & access::WRITE != 0 && file_map::is_shared(a, b) => -sys::EACCES,
-            sys::MPROTECT | sys::PKEY_MPROTECT | sys::MUNMAP | sys::MSEAL => {
+            sys::MPROTECT | sys::PKEY_MPROTECT if file_map::refuses(a, b, c) => -sys::EACCES,
+            sys::MSEAL if file_map::is_shared(a, b) => -sys::EPERM,
+            sys::MPROTECT | sys::PKEY_MPROTECT | sys::MSEAL => {
                 access::changing(|| sys::call(number, [a, b, c, d, e, f]))
+            }
+            sys::MUNMAP => {
+                access::changing(|| file_map::unmap(a, b).unwrap_or_else(|| sys::call(number, [a, b, 0, 0, 0, 0])))
             }
             sys::MREMAP => file_map::remap(a, b, c, d as i32, e),
             sys::MMAP => map::replacing(a, b, d as i32, || sys::call(number, [a, b, c, d, e, f])),

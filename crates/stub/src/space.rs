@@ -64,6 +64,12 @@ impl Space {
         base != 0 && at < next && at.saturating_add(bytes) > base
     }
 
+    /// Whether a range is a part of what was given out.
+    pub fn contains(&self, at: usize, bytes: usize) -> bool {
+        let (base, next) = (self.base.load(Relaxed), self.next.load(Relaxed));
+        base != 0 && at >= base && at.checked_add(bytes).is_some_and(|end| end <= next)
+    }
+
     /// Addresses of a reservation that is open are given out only behind what the program has
     /// placed.
     fn skip_placed(&self) {

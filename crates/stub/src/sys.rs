@@ -140,6 +140,8 @@ pub const CLOSE_RANGE: usize = 436;
 pub const GIVE_UP: [usize; 13] = [105, 106, 113, 114, 116, 117, 119, 122, 123, 126, 155, 161, 446];
 
 pub const EACCES: isize = 13;
+pub const ENOMEM: isize = 12;
+pub const EPERM: isize = 1;
 pub const EAGAIN: i32 = 11;
 pub const EINTR: i32 = 4;
 pub const EINVAL: i32 = 22;

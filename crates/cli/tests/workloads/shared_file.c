@@ -114,7 +114,10 @@ int main(int argc, char **argv) {
     for (uint64_t p = 0; p < pages; p++) write_page(fd, p, 0);
     /* While it is open for writing, the kernel maps it. */
     void *early = mmap(0, pages * 4096, PROT_READ, MAP_SHARED, fd, 0);
-    NEED(early != MAP_FAILED && is_the_files(early) && munmap(early, pages * 4096) == 0);
+    NEED(early != MAP_FAILED && is_the_files(early) && mprotect(early, 4096, PROT_READ | PROT_WRITE) == 0);
+    NEED(mprotect(early, 4096, PROT_READ) == 0);
+    early = mremap(early, pages * 4096, (pages + 16) * 4096, MREMAP_MAYMOVE);
+    NEED(early != MAP_FAILED && munmap(early, (pages + 16) * 4096) == 0);
     NEED(fsync(fd) == 0 && close(fd) == 0);
 
     fd = open(name, O_RDONLY);
@@ -209,6 +212,14 @@ int main(int argc, char **argv) {
     atomic_store(&generation[3], 1000);
     for (uint64_t p = 0; p < pages; p++) check(mapped, p, "written by itself");
     NEED(close(own) == 0);
+    /* It is the kernel's now: it may grow, and what is mapped when it is gone is like anything else. */
+    void *larger = mremap((void *)mapped, pages * 4096, (pages + 16) * 4096, MREMAP_MAYMOVE);
+    NEED(larger != MAP_FAILED && munmap(larger, (pages + 16) * 4096) == 0 && munmap(part, 300 * 4096) == 0);
+    for (int i = 0; i < 3; i++) {
+        char *plain = mmap(0, 80 << 20, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        NEED(plain != MAP_FAILED && mprotect(plain, 80 << 20, PROT_READ | PROT_WRITE) == 0);
+        plain[i] = 1;
+    }
     /* It is detached. Whether the kernel lets it enter a user namespace does not matter. */
     map_again();
     (void)!unshare(CLONE_NEWUSER);

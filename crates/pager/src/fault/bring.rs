@@ -1,7 +1,7 @@
 //! Bringing pages back: puts the bytes of a fault's loads together and copies them into the
 //! program.
 
-use super::{End, FaultBuffers, Server, RUN};
+use super::{End, FaultBuffers, Server};
 use crate::mutant::{off, Rule};
 use crate::proc::{Broken, ZERO_RUN};
 use crate::stats::SourceKind;
@@ -13,6 +13,10 @@ use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+/// Most pages that one fault reads from a file: 256 KiB, where the time of a read is mostly that of
+/// its bytes.
+const FILE_RUN: usize = 64;
 
 impl Server {
     /// Fills the pages of `self.loads`. True if the faulting page, the first one, is present.
@@ -252,11 +256,11 @@ impl Server {
         let first_is_new = new > 0 && self.loads[0].source == Source::File;
         self.shared.files.faults.fetch_add(u64::from(first_is_new), Relaxed);
         drop(files);
-        let rest = if any { self.loads.split_off(self.loads.len().min(RUN)) } else { Vec::new() };
+        let rest = if any { self.loads.split_off(self.loads.len().min(FILE_RUN)) } else { Vec::new() };
         if any {
             let mut state = self.shared.lock();
             rest.iter().for_each(|load| state.core.loaded(self.proc.id, load.page, Filled::Retry));
-            state.core.read_elsewhere(new.min(RUN as u32));
+            state.core.read_elsewhere(new.min(FILE_RUN as u32));
             self.shared.apply_effects(state);
         }
     }
@@ -287,6 +291,7 @@ impl Server {
     /// Puts the bytes of all loads into the run buffer. If a page after the first cannot be read,
     /// it and the following ones are left out: the program has not touched them.
     fn gather(&mut self, buffers: &mut FaultBuffers) -> Result<(), End> {
+        buffers.hold(self.loads.len());
         let mut next = 0;
         while next < self.loads.len() {
             match self.gather_from(next, buffers) {

@@ -179,7 +179,8 @@ impl Server {
         // Grown memory is in no known region, but may have pages that the core knows.
         let tracks = |start, end| self.shared.lock().core.tracks(proc.id, PageRange::from_addresses(start, end));
         let occupied = |start, end| proc.overlaps_region(start, end) || tracks(start, end);
-        // Besides that thread there is the stub, which changes nothing registered.
+        // Besides that thread there is the stub. It changes nothing registered but mappings of
+        // files, while no call of the program changes mappings.
         let alone = || proc.pid().is_some_and(|pid| matches!(memfit_os::procfs::threads(pid), 1..=2));
         while let Some(event) = self.order.next(occupied, alone) {
             self.apply(event);
