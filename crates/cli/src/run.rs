@@ -218,9 +218,7 @@ fn scheme_with_files(args: &RunArgs) -> Result<Scheme, Failure> {
     if chosen.classes != Classes::Anonymous {
         return Ok(chosen);
     }
-    let mut set = args.set.clone();
-    set.push("classes=file-pooled".into());
-    scheme(name, &set)
+    scheme_of(name, &memfit_scheme::to_toml(&chosen), &["classes=file-pooled".into()])
 }
 
 fn note(args: &RunArgs, text: &str) {

@@ -94,12 +94,9 @@ impl FileRanges {
 
     /// The shared mappings of this file, or of any.
     pub fn shared(&self, of: Option<&Arc<MappedFile>>) -> Vec<FilePart> {
-        let wanted = |mapped: &&Mapped| mapped.shared && of.is_none_or(|file| Arc::ptr_eq(file, &mapped.file));
-        let part = |(&first, mapped): (&u64, &Mapped)| {
-            let file = Arc::clone(&mapped.file);
-            Some(mapped).filter(wanted).map(|mapped| FilePart { first, end: mapped.end, file, index: mapped.index })
-        };
-        self.0.iter().filter_map(part).collect()
+        let wanted = |mapped: &Mapped| mapped.shared && of.is_none_or(|file| Arc::ptr_eq(file, &mapped.file));
+        let all = self.0.iter().filter(|(_, mapped)| wanted(mapped)).map(|(&first, mapped)| (first, mapped.clone()));
+        all.map(|(first, Mapped { end, file, index, .. })| FilePart { first, end, file, index }).collect()
     }
 
     /// Whether there is none.
@@ -268,24 +265,23 @@ impl Files {
 }
 
 /// A thread of a program has made a mapping to be filled from a file: see [`memfit_wire::FILE`].
-pub fn requested(desk: &Arc<Desk>, socket: OwnedFd, pid: i32, request: FromStub, fd: Option<OwnedFd>) {
+pub fn requested(desk: &Arc<Desk>, socket: OwnedFd, peer: (u32, i32), request: FromStub, fd: Option<OwnedFd>) {
     let desk = Arc::clone(desk);
     let answer = move || {
-        let uid = memfit_os::seqpacket::peer(socket.as_fd()).map_or(u32::MAX, |(uid, _)| uid);
-        let taken = fd.is_some_and(|fd| take(&desk, (pid, uid), &request, &fd).is_some());
+        let taken = fd.is_some_and(|fd| take(&desk, peer, &request, &fd).is_some());
         send_command(&socket, &Command { kind: if taken { STAY } else { BYE }, ..Command::default() }, None);
     };
     // In a thread, because it may have to wait for the control thread.
     let _ = std::thread::Builder::new().name("file".into()).stack_size(128 << 10).spawn(answer);
 }
 
-fn take(desk: &Arc<Desk>, (pid, uid): (i32, u32), request: &FromStub, fd: &OwnedFd) -> Option<()> {
+fn take(desk: &Arc<Desk>, (uid, pid): (u32, i32), request: &FromStub, fd: &OwnedFd) -> Option<()> {
     let [start, end] = request.segment;
     let pages = (start / PAGE_BYTES, end / PAGE_BYTES);
     let whole = [start, end, request.token].iter().all(|at| at % PAGE_BYTES == 0);
     // With announced forks, pages that were never read would be missing in a child.
-    let shared = &desk.shared;
-    if !whole || start >= end || !shared.takes_files() || !desk.fork_events || !shared.room_for_file() {
+    let takes = desk.shared.takes_files() && desk.fork_events && desk.shared.room_for_file();
+    if !whole || start >= end || !takes {
         return None;
     }
     let shared = request.flags & SHARED_FILE != 0;

@@ -35,7 +35,7 @@ use memfit_os::procfs::{self, Hold};
 use memfit_wire::{Command, FromStub, HOLD, RELEASE, REMAP};
 use std::io;
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::mpsc;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -56,26 +56,49 @@ const WRITE: u8 = 2;
 
 /// The lease on a file.
 #[derive(Debug, Default)]
-pub struct Leased {
-    lease: Lock<Option<Lease>, { rank::LEASE }>,
+pub struct Leased(Lock<State, { rank::LEASE }>);
+
+#[derive(Debug, Default)]
+enum State {
+    #[default]
+    None,
+    Held(Lease),
     /// It is about to be given back: no mapping is added any more.
-    ends: AtomicBool,
+    Ends(Lease),
 }
 
 impl Leased {
-    fn ends(&self) -> bool {
-        self.ends.load(SeqCst)
-    }
-
     /// Whether a mapping that is known by now may stay: the lease is held, and whoever gives it
     /// back will see the mapping.
     pub fn holds(&self) -> bool {
-        let lease = self.lease.lock();
-        lease.is_some() && !self.ends()
+        matches!(*self.0.lock(), State::Held(_))
     }
 
-    fn is_wanted(&self) -> bool {
-        self.lease.lock().as_ref().is_some_and(Lease::is_wanted)
+    /// Begins to give the lease back if it is wanted. False if it is not, or that has begun.
+    fn begins_to_end(&self) -> bool {
+        let mut state = self.0.lock();
+        match std::mem::take(&mut *state) {
+            State::Held(lease) if lease.is_wanted() => {
+                *state = State::Ends(lease);
+                true
+            }
+            other => {
+                *state = other;
+                false
+            }
+        }
+    }
+
+    /// The lease is not given back now.
+    fn stays(&self) {
+        let mut state = self.0.lock();
+        if let State::Ends(lease) = std::mem::take(&mut *state) {
+            *state = State::Held(lease);
+        }
+    }
+
+    fn end(&self) {
+        *self.0.lock() = State::None;
     }
 }
 
@@ -128,12 +151,11 @@ pub struct Piece {
 pub fn take(desk: &Arc<Desk>, file: &MappedFile) -> Option<()> {
     patience()?;
     let waiter = (*desk.shared.files.waiter.get_or_init(|| start(desk)))?;
-    let mut lease = file.leased.lease.lock();
-    if file.leased.ends() {
-        return None;
-    }
-    if lease.is_none() {
-        *lease = Some(Lease::take(file.file.as_fd(), waiter).ok()?);
+    let mut state = file.leased.0.lock();
+    match *state {
+        State::Ends(_) => return None,
+        State::Held(_) => {}
+        State::None => *state = State::Held(Lease::take(file.file.as_fd(), waiter).ok()?),
     }
     Some(())
 }
@@ -163,13 +185,13 @@ fn start(desk: &Arc<Desk>) -> Option<i32> {
 fn watch(desk: &Weak<Desk>) -> bool {
     let Some(desk) = desk.upgrade() else { return false };
     for file in desk.shared.files.all() {
-        if file.leased.is_wanted() && !file.leased.ends.swap(true, SeqCst) {
+        if file.leased.begins_to_end() {
             let (desk, at_hand) = (Arc::clone(&desk), Arc::clone(&file));
             let body = move || give_back(&desk, &at_hand);
             let begun = std::thread::Builder::new().name("lease".into()).stack_size(256 << 10).spawn(body);
             if begun.is_err() {
                 // Again at the next check.
-                file.leased.ends.store(false, SeqCst);
+                file.leased.stays();
             }
         }
     }
@@ -205,9 +227,7 @@ fn give_back(desk: &Desk, file: &Arc<MappedFile>) {
         std::thread::sleep(if begun.elapsed() < SLOW { POLL } else { SLOW_POLL });
     }
     asked.iter().for_each(|client| finish(client, until));
-    let mut lease = file.leased.lease.lock();
-    *lease = None;
-    file.leased.ends.store(false, SeqCst);
+    file.leased.end();
 }
 
 /// All shared mappings of files of a process become the kernel's: its stub thread is about to end.

@@ -128,7 +128,7 @@ pub fn forget() {
 
 /// In the stub: keeps such calls out until [`end`]. False if one is under way; with `waits`, if it
 /// is still under way after some milliseconds.
-fn begin(waits: bool) -> bool {
+pub fn begin(waits: bool) -> bool {
     let opened = |calls: u32| CALLS.compare_exchange(calls, OPEN, Acquire, Relaxed).is_ok();
     for _ in 0..TRIES {
         if opened(0) {
@@ -150,18 +150,8 @@ fn begin(waits: bool) -> bool {
     false
 }
 
-/// The same for a while of its own: the pager has this thread map files. False if such a call is
-/// still under way after some milliseconds.
-pub fn hold() -> bool {
-    begin(true)
-}
-
 /// Lets such calls go on.
-pub fn release() {
-    end();
-}
-
-fn end() {
+pub fn end() {
     if CALLS.swap(0, Release) & SLEEPER != 0 {
         sys::futex_wake(&CALLS);
     }

@@ -18,7 +18,6 @@ const DONTNEED: i32 = 4;
 const POPULATE_READ: i32 = 22;
 const POPULATE_WRITE: i32 = 23;
 const GUARD_INSTALL: i32 = 102;
-const ENOMEM: isize = 12;
 
 /// Advice for the memory of this process. Returns the result of the system call.
 ///
@@ -62,7 +61,7 @@ unsafe fn tell_guards(start: usize, bytes: usize, result: isize) {
                     syscall!(sys::MADVISE, page, PAGE_BYTES, DONTNEED);
                     syscall!(sys::MADVISE, page, PAGE_BYTES, GUARD_INSTALL);
                 }
-                error if error == -ENOMEM => {}
+                error if error == -sys::ENOMEM => {}
                 _ => return,
             }
             page += PAGE_BYTES;

@@ -488,7 +488,7 @@ fn serve(socket: i32) -> ! {
 /// lock; `held`: it keeps out calls that change mappings.
 fn end_detached(quiet: bool, held: bool) -> ! {
     if held {
-        access::release();
+        access::end();
     }
     lock::keep(0, 0);
     BEACON.store(0, Relaxed);
@@ -511,7 +511,7 @@ fn answer(socket: i32, kind: u32, error: u32) {
 fn obey_about_files(socket: i32, command: &Command, fd: i32, held: bool) -> bool {
     match command.kind {
         HOLD => {
-            let holds = held || access::hold();
+            let holds = held || access::begin(true);
             answer(socket, HOLD, if holds { 0 } else { IN_CALL as u32 });
             holds
         }
@@ -524,7 +524,7 @@ fn obey_about_files(socket: i32, command: &Command, fd: i32, held: bool) -> bool
         }
         _ => {
             if held {
-                access::release();
+                access::end();
             }
             false
         }

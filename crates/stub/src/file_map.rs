@@ -12,7 +12,7 @@ use crate::exec::returned;
 use crate::map::is_closed;
 use crate::reservation;
 use crate::socket;
-use crate::space::{Space, PRIVATE_FILES, SHARED_FILES};
+use crate::space::{PRIVATE_FILES, SHARED_FILES};
 use crate::sys::{self, syscall, PAGE_BYTES};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use memfit_wire::{Command, FromStub, FILE, SHARED_FILE, SHARED_FILE_LEAST, STAY};
@@ -21,7 +21,8 @@ const SHARED: i32 = 1;
 const PRIVATE: i32 = 2;
 /// MAP_NORESERVE and MAP_POPULATE.
 const HARMLESS: i32 = 0x4000 | 0x8000;
-const READ_WRITE: i32 = 3;
+const NO_ACCESS: usize = 0;
+const READ_WRITE: usize = 3;
 
 /// The pager fills such mappings.
 static TAKEN: AtomicBool = AtomicBool::new(false);
@@ -80,9 +81,8 @@ pub unsafe fn of_file(bytes: usize, flags: i32, fd: i32, offset: usize) -> Optio
     if shared {
         note_shared(at, whole)?;
     }
-    // SAFETY: addresses of the reservation that nobody else has or will get. MAP_PRIVATE,
-    // MAP_ANONYMOUS, MAP_NORESERVE, MAP_FIXED.
-    let mapped = unsafe { syscall!(sys::MMAP, at, whole, READ_WRITE, 0x4032, usize::MAX, 0) };
+    // SAFETY: addresses of the reservation that nobody else has or will get.
+    let mapped = unsafe { map_over(at, whole, READ_WRITE) };
     // SAFETY: all-zero is a valid message.
     let mut request: FromStub = unsafe { core::mem::zeroed() };
     (request.kind, request.token) = (FILE, offset as u64);
@@ -93,49 +93,60 @@ pub unsafe fn of_file(bytes: usize, flags: i32, fd: i32, offset: usize) -> Optio
     }
     forget(at, whole);
     // SAFETY: nobody knows of this mapping.
-    unsafe { reserve_again(at, whole) };
+    unsafe { map_over(at, whole, NO_ACCESS) };
     None
 }
 
-/// Unmaps a part of a reservation for files. The addresses stay reserved: what the kernel would map
-/// there later is none of the pager's. `None` if the range is not in one.
+/// munmap. The addresses of a reservation for files stay reserved: what the kernel would map there
+/// later is none of the pager's.
 ///
 /// # Safety
 /// As munmap.
-pub unsafe fn unmap(at: usize, bytes: usize) -> Option<isize> {
-    let within = |space: &&Space| space.contains(at, bytes);
-    [&PRIVATE_FILES, &SHARED_FILES].into_iter().find(within)?;
-    if at % PAGE_BYTES != 0 || bytes == 0 {
-        return None;
+pub unsafe fn unmap(at: usize, bytes: usize) -> isize {
+    let reserved = PRIVATE_FILES.contains(at, bytes) || SHARED_FILES.contains(at, bytes);
+    if !reserved || at % PAGE_BYTES != 0 || bytes == 0 {
+        // SAFETY: as the caller promises.
+        return unsafe { syscall!(sys::MUNMAP, at, bytes) };
     }
-    let whole = bytes.checked_next_multiple_of(PAGE_BYTES)?;
+    let whole = bytes.next_multiple_of(PAGE_BYTES);
     for [start, end] in filled(at, whole) {
         if start.load(Relaxed) >= at && end.load(Relaxed) <= at + whole {
             start.store(0, Release);
         }
     }
     // SAFETY: as the caller promises.
-    Some(if unsafe { reserve_again(at, whole) } < 0 { -sys::ENOMEM } else { 0 })
+    if unsafe { map_over(at, whole, NO_ACCESS) } < 0 {
+        -sys::ENOMEM
+    } else {
+        0
+    }
 }
 
+/// Maps empty private memory in place of what is there.
+///
 /// # Safety
 /// As munmap.
-unsafe fn reserve_again(at: usize, bytes: usize) -> isize {
-    // SAFETY: as the caller promises. PROT_NONE; MAP_PRIVATE, MAP_ANONYMOUS, MAP_NORESERVE,
-    // MAP_FIXED.
-    unsafe { syscall!(sys::MMAP, at, bytes, 0, 0x4032, usize::MAX, 0) }
+unsafe fn map_over(at: usize, bytes: usize, access: usize) -> isize {
+    // SAFETY: as the caller promises. MAP_PRIVATE, MAP_ANONYMOUS, MAP_NORESERVE, MAP_FIXED.
+    unsafe { syscall!(sys::MMAP, at, bytes, access, 0x4032, usize::MAX, 0) }
 }
 
-/// Whether a range meets a shared mapping that the pager fills. The kernel gives no write access to
-/// a mapping by a descriptor that is read-only (EACCES), but would give it to the pager's pages.
-pub fn is_shared(at: usize, bytes: usize) -> bool {
+/// Whether a range meets a shared mapping that the pager fills.
+fn is_shared(at: usize, bytes: usize) -> bool {
     SHARED_FILES.meets(at, bytes) && filled(at, bytes).next().is_some()
 }
 
-/// Whether mprotect may not give this access: the mapping could not be the file's then.
-pub fn refuses(at: usize, bytes: usize, prot: usize) -> bool {
+/// The error of a call (mprotect, pkey_mprotect, mseal) after which such a mapping could not become
+/// the file's. The kernel gives no write access to a mapping by a descriptor that is read-only
+/// (EACCES), but would give it to the pager's pages.
+pub fn refuses(number: usize, at: usize, bytes: usize, access: usize) -> Option<isize> {
     const WRITE_OR_EXECUTE: usize = 6;
-    prot & WRITE_OR_EXECUTE != 0 && is_shared(at, bytes)
+    let error = match number {
+        sys::MSEAL => sys::EPERM,
+        _ if access & WRITE_OR_EXECUTE != 0 => sys::EACCES,
+        _ => return None,
+    };
+    is_shared(at, bytes).then_some(-error)
 }
 
 /// In the stub thread: maps the file itself in place of the pager's pages. Returns 0 or an errno.

@@ -7,7 +7,7 @@
 
 use crate::access::{changing_if, replaces};
 use crate::exec::returned;
-use crate::space::{self, placed, PLAIN};
+use crate::space::{self, placed, PLAIN, RLIMIT_AS};
 use crate::sys::{self, syscall, PAGE_BYTES};
 use crate::{file_map, fills};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -21,7 +21,6 @@ const HARMLESS: i32 = 0x4000 | 0x20000;
 const NO_ACCESS: i32 = 0;
 const READ_ONLY: i32 = 1;
 const READ_WRITE: i32 = 3;
-const RLIMIT_AS: usize = 9;
 
 const POPULATE: i32 = 0x8000;
 

@@ -7,7 +7,7 @@
 
 use crate::access::changing;
 use crate::exec::returned;
-use crate::file_map::{is_shared, refuses, unmap};
+use crate::file_map::{refuses, unmap};
 use crate::fills;
 use crate::space::{placed, unused_in};
 use crate::sys::{self, syscall, PAGE_BYTES};
@@ -26,74 +26,65 @@ pub fn up_to_unused(at: usize, bytes: usize, call: impl Fn(usize) -> isize) -> i
     }
 }
 
-/// A call that changes the access of a range, or seals it.
-fn protect(at: usize, bytes: usize, call: impl Fn(usize) -> isize) -> isize {
-    changing(|| up_to_unused(at, bytes, call))
+/// mprotect, pkey_mprotect or mseal.
+///
+/// # Safety
+/// As that call.
+unsafe fn protect(number: usize, at: usize, bytes: usize, how: usize, key: i32) -> i32 {
+    // SAFETY: forwards what the caller answers for; sets errno.
+    let call = |bytes| unsafe { syscall!(number, at, bytes, how, key) };
+    let made = || changing(|| up_to_unused(at, bytes, call));
+    // SAFETY: sets errno.
+    unsafe { returned(refuses(number, at, bytes, how).unwrap_or_else(made)) }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn mprotect(at: usize, bytes: usize, prot: i32) -> i32 {
-    // SAFETY: forwards what the caller answers for; sets errno.
-    unsafe {
-        returned(match refuses(at, bytes, prot as usize) {
-            true => -sys::EACCES,
-            false => protect(at, bytes, |bytes| syscall!(sys::MPROTECT, at, bytes, prot)),
-        })
-    }
+    // SAFETY: as in `protect`.
+    unsafe { protect(sys::MPROTECT, at, bytes, prot as usize, 0) }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pkey_mprotect(at: usize, bytes: usize, prot: i32, key: i32) -> i32 {
-    // SAFETY: as in `mprotect`.
-    unsafe {
-        returned(match refuses(at, bytes, prot as usize) {
-            true => -sys::EACCES,
-            false => protect(at, bytes, |bytes| syscall!(sys::PKEY_MPROTECT, at, bytes, prot, key)),
-        })
-    }
+    // SAFETY: as in `protect`.
+    unsafe { protect(sys::PKEY_MPROTECT, at, bytes, prot as usize, key) }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn mseal(at: usize, bytes: usize, flags: usize) -> i32 {
-    // SAFETY: as in `mprotect`.
-    unsafe {
-        // It could not be the file's any more.
-        returned(match is_shared(at, bytes) {
-            true => -sys::EPERM,
-            false => protect(at, bytes, |bytes| syscall!(sys::MSEAL, at, bytes, flags)),
-        })
-    }
+    // SAFETY: as in `protect`.
+    unsafe { protect(sys::MSEAL, at, bytes, flags, 0) }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn mlock(at: usize, bytes: usize) -> i32 {
     fills::begin(bytes);
-    // SAFETY: as in `mprotect`.
+    // SAFETY: as in `protect`.
     unsafe { returned(up_to_unused(at, bytes, |bytes| syscall!(sys::MLOCK, at, bytes))) }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn mlock2(at: usize, bytes: usize, flags: u32) -> i32 {
     fills::begin(bytes);
-    // SAFETY: as in `mprotect`.
+    // SAFETY: as in `protect`.
     unsafe { returned(up_to_unused(at, bytes, |bytes| syscall!(sys::MLOCK2, at, bytes, flags))) }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn mincore(at: usize, bytes: usize, there: *mut u8) -> i32 {
-    // SAFETY: as in `mprotect`.
+    // SAFETY: as in `protect`.
     unsafe { returned(up_to_unused(at, bytes, |bytes| syscall!(sys::MINCORE, at, bytes, there))) }
 }
 
 /// Does not unmap what is behind the program's own mapping: those addresses will be given out.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn munmap(at: usize, bytes: usize) -> i32 {
-    // SAFETY: as in `mprotect`.
+    // SAFETY: as in `protect`.
     unsafe {
         returned(changing(|| match unused_in(at, bytes) {
             Some(unused) if unused <= at => 0,
             Some(unused) => syscall!(sys::MUNMAP, at, unused - at),
-            None => unmap(at, bytes).unwrap_or_else(|| syscall!(sys::MUNMAP, at, bytes)),
+            None => unmap(at, bytes),
         }))
     }
 }

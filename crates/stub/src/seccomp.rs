@@ -332,14 +332,11 @@ unsafe extern "C" fn syscall(number: usize, a: usize, b: usize, c: usize, d: usi
                 sys::call(number, [a, b, c, d, e, f])
             }
             sys::IOCTL => own_uffd::control(a, b, c),
-            sys::MPROTECT | sys::PKEY_MPROTECT if file_map::refuses(a, b, c) => -sys::EACCES,
-            sys::MSEAL if file_map::is_shared(a, b) => -sys::EPERM,
             sys::MPROTECT | sys::PKEY_MPROTECT | sys::MSEAL => {
-                access::changing(|| sys::call(number, [a, b, c, d, e, f]))
+                let made = || access::changing(|| sys::call(number, [a, b, c, d, e, f]));
+                file_map::refuses(number, a, b, c).unwrap_or_else(made)
             }
-            sys::MUNMAP => {
-                access::changing(|| file_map::unmap(a, b).unwrap_or_else(|| sys::call(number, [a, b, 0, 0, 0, 0])))
-            }
+            sys::MUNMAP => access::changing(|| file_map::unmap(a, b)),
             sys::MREMAP => file_map::remap(a, b, c, d as i32, e),
             sys::MMAP => map::replacing(a, b, d as i32, || sys::call(number, [a, b, c, d, e, f])),
             sys::SHMAT => map::attaching(a, b, c as i32, || sys::call(number, [a, b, c, d, e, f])),

@@ -6,7 +6,7 @@
 use crate::sys::{self, syscall, PAGE_BYTES};
 use core::sync::atomic::{AtomicUsize, Ordering::*};
 
-const RLIMIT_AS: usize = 9;
+pub const RLIMIT_AS: usize = 9;
 
 /// A reservation.
 pub struct Space {
