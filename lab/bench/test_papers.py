@@ -16,6 +16,7 @@ import unittest
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 from papers import cli, engine, factors, figure, han, record, render, shape, simulated, tuduce  # noqa: E402
+from papers.programs import turns  # noqa: E402
 from papers.shape import CANNOT, FAILS, HOLDS, MISSING, PUT_IN, UNDECIDED, VERDICTS, Statement  # noqa: E402
 
 MIB = 1 << 20
@@ -301,7 +302,7 @@ class Filled(dict):
 
     def get(self, key, default=None):
         if key == "entries":
-            return {name: 0.1 for name in han.APPS}
+            return {name: 0.1 for name in (*han.APPS, *han.PROGRAMS)}
         return super().get(key, {"median": 2.0, "min": 1.0, "max": 3.0} if key in ("seconds", "entry", "wall") else 2.0)
 
 
@@ -579,6 +580,26 @@ class Programs(WithContext):
 
     def test_a_run_without_a_time_has_failed(self):
         self.assertEqual(self.run_cell(("true",))["status"], "failed")
+
+    def test_real_programs_answer_and_their_end_by_a_kill_is_told_from_others(self):
+        here = turns.present()
+        self.assertIn("python", [program.name for program in here])
+        for program in here:
+            program.prepare(self.ctx.work)
+            program.start(200)
+            program.ask("r", 1)
+            program.ask("u", 2)
+            program.process.kill()
+            with self.assertRaises(turns.Killed, msg=program.name):
+                program.ask("r", 3)
+            program.start(200)
+            program.ask("r", 4)
+            program.quit()
+            program.start(64)
+            program.process.terminate()
+            program.process.wait(20)
+            with self.assertRaises(SystemExit, msg=program.name):
+                program.ask("r", 1)
 
     def test_applications_are_triggered_and_a_wrong_file_page_is_noticed(self):
         from papers.apps import spec

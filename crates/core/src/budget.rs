@@ -53,6 +53,9 @@ pub struct Sizes {
     pub attach: u64,
     /// Below this many free bytes, their memory is registered and adopted.
     pub register: u64,
+    /// Excess over the budget at which something must be done if neither pool nor tier takes a
+    /// page.
+    pub far_over: u64,
     /// Resident pages below this are not evicted.
     pub floor: u64,
     /// The floor while the pool is dense.
@@ -77,7 +80,7 @@ pub struct Marks {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(missing_docs)]
 pub enum Level {
-    /// The budget is exceeded by so much that the run is ended if nothing more can be stored.
+    /// The budget is exceeded by so much that something is done if nothing more can be stored.
     FarOver,
     /// The budget is exceeded by so much that the user is warned if that lasts.
     Over,
@@ -99,6 +102,9 @@ const OVER_BYTES: u64 = 1 << 20;
 const OVER_PERCENT: u64 = 2;
 /// Excess at which the run is ended if neither pool nor tier takes a page, percent.
 const FAR_OVER_PERCENT: u64 = 20;
+/// The same if one process is stopped or killed instead, percent. It costs less than the run, and a
+/// control group's limit may be near.
+const ONE_GOES_PERCENT: u64 = 5;
 
 /// Pages that reclaim must gain in 50 ms to be worth waiting for.
 const PACE_PAGES: u32 = 64;
@@ -124,11 +130,23 @@ impl Sizes {
             fast_growth: Marks { low: register / 4 * 3, high: register / 8 * 7, min: register / 2 },
             attach: budget / 100 * ATTACH_PERCENT,
             register,
+            far_over: budget / 100 * FAR_OVER_PERCENT,
             floor: percent(scheme.sizing.resident_floor_percent),
             dense_floor: percent(scheme.sizing.dense_floor_percent),
             staging: percent(scheme.reclaim.staging_percent).max(64 * PAGE_BYTES),
             pace_pages: PACE_PAGES,
         }
+    }
+
+    /// The same where one process is to be stopped or killed before the run is ended.
+    #[must_use]
+    pub fn one_goes(self) -> Sizes {
+        Sizes { far_over: self.budget / 100 * ONE_GOES_PERCENT, ..self }
+    }
+
+    /// Whether the budget is exceeded by so much that the run is ended if nothing else helps.
+    pub fn ends(&self, over: u64) -> bool {
+        over > self.budget / 100 * FAR_OVER_PERCENT
     }
 
     /// How much it means that `free` bytes of the budget are free; `marks` are the watermarks in
@@ -137,7 +155,7 @@ impl Sizes {
         let over = |bytes: u64| free < -(bytes as i64);
         let percent = |percent| self.budget / 100 * percent;
         match free {
-            _ if over(percent(FAR_OVER_PERCENT)) => Level::FarOver,
+            _ if over(self.far_over) => Level::FarOver,
             _ if over(percent(OVER_PERCENT).max(OVER_BYTES)) => Level::Over,
             _ if free < marks.min as i64 => Level::BelowMin,
             _ if free < marks.low as i64 => Level::BelowLow,
@@ -185,6 +203,7 @@ impl Sizes {
             fast_growth: marks(self.fast_growth),
             attach: smaller(self.attach),
             register: smaller(self.register),
+            far_over: smaller(self.far_over),
             floor: smaller(self.floor),
             dense_floor: smaller(self.dense_floor),
             staging: smaller(self.staging).max(MINIATURE_STAGING),
@@ -223,6 +242,16 @@ impl Tunables {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_process_goes_before_the_run_ends() {
+        let run = Sizes::new(100 << 20, &Scheme::default());
+        let one = run.one_goes();
+        let level = |sizes: &Sizes, over: i64| sizes.level(&sizes.calm, -over << 20);
+        assert_eq!([4, 6, 19, 21].map(|over| level(&one, over) == Level::FarOver), [false, true, true, true]);
+        assert_eq!([4, 6, 19, 21].map(|over| level(&run, over) == Level::FarOver), [false, false, false, true]);
+        assert_eq!([19 << 20, 21 << 20].map(|over| one.ends(over)), [false, true]);
+    }
 
     #[test]
     fn commit_pressure_counts_while_the_pager_could_be_too_late() {

@@ -231,7 +231,7 @@ impl Core {
     /// unless a process leaves already. A process that has more outside than in memory gives its
     /// pages like the others (Han et al., `Reclaim_Efficiency_Estimator`, which would kill it).
     pub(crate) fn let_background_leave(&mut self) {
-        if self.a_process_gives() {
+        if self.tunables.scheme.reclaim.per_process == 0 || self.a_process_gives() {
             return;
         }
         let can_begin = |of: &Process| of.reclaim.is_none_or(|reclaim| reclaim.ended.is_some() && !reclaim.gave_up);

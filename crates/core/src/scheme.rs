@@ -224,7 +224,7 @@ part! {
 }
 part! {
     /// Axis `reclaim`, see [`NUMBERS`].
-    Reclaim { [ReclaimKind = ReclaimKind::Dueling] staging_percent, batch_pages, file_age, hot_chances, accessed_bits, }
+    Reclaim { [ReclaimKind = ReclaimKind::Dueling] staging_percent, batch_pages, file_age, hot_chances, accessed_bits, per_process, }
 }
 part! {
     /// Axis `replacement`, see [`NUMBERS`].
@@ -384,6 +384,9 @@ pub static NUMBERS: &[Number] = &[
         "Bimodal, dueling: how often a page that came back at once whenever it left may stay when it is the oldest. 0: never"),
     number!(reclaim.accessed_bits = 0, 0..=1, "0 or 1",
         "1: the kernel's accessed bits say which pages are hot (Linux 7.3 and later). memfit then evicts no read-only memory"),
+    number!(reclaim.per_process = 1, 0..=1, "0 or 1",
+        "1: when memory is short, a process in the background leaves as a whole before others give pages. 0: it gives pages \
+         like the others"),
     number!(replacement.seed = 1, 0..=4294967295, "any number",
         "Lottery: seed of the draws. The same seed and the same pages give the same victims"),
     number!(replacement.extra_bins = 0, 0..=1, "0 or 1",

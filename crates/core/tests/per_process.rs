@@ -33,7 +33,10 @@ impl Run {
     }
 
     fn with_staging(staging_slots: u32) -> Run {
-        let scheme = Scheme::default();
+        Run::with_scheme(staging_slots, Scheme::default())
+    }
+
+    fn with_scheme(staging_slots: u32, scheme: Scheme) -> Run {
         let (sizes, scheme) = (Sizes::new(16 << 20, &scheme), Arc::new(scheme));
         let tunables = Tunables {
             sizes,
@@ -339,6 +342,23 @@ fn when_memory_is_short_the_largest_background_process_leaves_first() {
     order.dedup();
     assert_eq!(order, [large, small, foreground]);
     assert_eq!(run.left[..500], (0..500).map(|page| (large, page)).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_background_process_is_like_the_others_without_per_process_reclaim() {
+    let mut scheme = Scheme::default();
+    scheme.reclaim.per_process = 0;
+    let mut run = Run::with_scheme(1024, scheme);
+    let foreground = run.process(0..2000);
+    let background = run.process(0..500);
+    run.core.set_background(background, true);
+    short(&mut run, Level::BelowLow);
+    assert_eq!(run.left.first().map(|&(proc, _)| proc), Some(foreground), "its pages are the oldest");
+    assert_eq!(run.core.process_reclaim(background), None);
+    // The user can still say so.
+    run.core.reclaim_process(background);
+    assert!(run.until_sleep(2000));
+    assert_eq!(run.core.process_reclaim(background).map(|done| done.ended.is_some()), Some(true));
 }
 
 #[test]

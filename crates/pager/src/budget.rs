@@ -24,6 +24,9 @@ pub struct Budget {
     pub peak: Lock<Memory<u64>, { rank::PEAK }>,
     /// Reclaim makes no progress at the moment: faults do not wait for it.
     pub stuck: AtomicBool,
+    /// Faults wait all the same from [`Sizes::far_over`] on: a process is about to be stopped or
+    /// killed.
+    pub holds: AtomicBool,
     /// A batch has gained nothing, because a thread is in a call that changes mappings and
     /// read-only memory cannot leave meanwhile: see [`Budget::lets_one_pass`].
     pub held_by_call: AtomicBool,
@@ -76,6 +79,7 @@ impl Budget {
             doubled: AtomicU64::new(0),
             peak: Lock::default(),
             stuck: AtomicBool::new(false),
+            holds: AtomicBool::new(false),
             held_by_call: AtomicBool::new(false),
             fast_growth: AtomicBool::new(false),
             braking: AtomicBool::new(false),
@@ -129,13 +133,16 @@ impl Budget {
     /// Direct reclaim: whether there is too little for a fault that needs `pages`, and it is worth
     /// waiting. Wakes reclaim below the low watermark.
     pub fn is_short(&self, pages: u64) -> bool {
-        let left = self.free() - (pages * 4096) as i64;
+        let free = self.free();
+        let left = free - (pages * 4096) as i64;
         let marks = self.marks();
         if left < marks.low as i64 {
             self.want_reclaim();
         }
         let short = left < marks.min as i64 || self.braking.load(Relaxed);
-        short && !self.stuck.load(Relaxed)
+        // The fault that goes beyond this is let go: somebody is chosen only from there on.
+        let held = free < -(self.sizes.far_over as i64) && self.holds.load(Relaxed);
+        short && (held || !self.stuck.load(Relaxed))
     }
 
     /// Whether one fault goes on over the budget. It may be in the call that keeps memory from

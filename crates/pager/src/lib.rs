@@ -114,9 +114,10 @@ fn start(mut config: Config) -> Result<Arc<control::Desk>, (String, i32)> {
         let name = &config.scheme.name;
         return Err((format!("scheme {name} keeps pages in swap alone: it needs a swap tier, see --swap"), 2));
     }
-    let mut shared = Shared::new(config.scheme.clone(), config.budget_bytes, swap).map_err(|error| {
-        (format!("cannot reserve memory for a budget of {} bytes: {error}", config.budget_bytes), 1)
-    })?;
+    let mut shared =
+        Shared::new(config.scheme.clone(), config.budget_bytes, config.on_full, swap).map_err(|error| {
+            (format!("cannot reserve memory for a budget of {} bytes: {error}", config.budget_bytes), 1)
+        })?;
     if lacks_bits {
         shared.warn(
             "reclaim.accessed_bits: no such bits from this kernel (Linux 7.3 and later have them): page faults decide"

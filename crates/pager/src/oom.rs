@@ -20,12 +20,15 @@ use std::time::{Duration, Instant};
 /// Nobody else is chosen while a process may still be ending.
 const ENDS_WITHIN: Duration = Duration::from_secs(5);
 /// Nor this long after one has ended: the monitor measures the tree meanwhile.
-const MEASURED_WITHIN: Duration = Duration::from_millis(500);
+const MEASURED_WITHIN: Duration = Duration::from_millis(200);
 /// While a process is stopped, the next one is not before the tree has grown by this part of its
 /// budget.
 const GROWN_PART: u64 = 20;
 /// A process with less than this part of the budget is not worth it.
 const WORTH_PART: u64 = 64;
+/// Faults wait for so long at the most until a process is stopped or killed: longer than it takes
+/// to choose it, and to measure the tree after one before it has ended.
+const HELD_FOR: Duration = Duration::from_secs(1);
 /// A stopped process goes on after this time at the latest: others may wait for it.
 const STOPPED_FOR: Duration = Duration::from_secs(60);
 
@@ -43,6 +46,11 @@ pub struct Oom {
     stopped_at: u64,
     /// Nothing more can be done.
     given_up: bool,
+    /// There was nobody in the background, and no room since.
+    nobody: bool,
+    /// Since when the tree is so far over its budget that somebody is chosen; until there is room,
+    /// or a process has ended.
+    far_since: Option<Instant>,
 }
 
 struct Stopped {
@@ -79,6 +87,8 @@ impl Oom {
             waited: Vec::new(),
             stopped_at: 0,
             given_up: false,
+            nobody: false,
+            far_since: None,
         }
     }
 
@@ -101,6 +111,8 @@ impl Oom {
                 Found::One(choice) => self.stop_or_kill(shared, choice, over),
                 Found::Ending(Some(proc)) => return self.ending = Some((proc, Instant::now())),
                 Found::Ending(None) => return self.not_before = Some(Instant::now() + MEASURED_WITHIN),
+                // Perhaps somebody goes to the background in time.
+                Found::Nobody if !shared.budget.sizes.ends(over) => return self.nobody = true,
                 Found::Nobody => None,
             },
         };
@@ -116,12 +128,24 @@ impl Oom {
         self.given_up = true;
     }
 
+    /// Whether faults wait while the tree is so far over its budget that a process is to be stopped
+    /// or killed, although reclaim gains nothing. Otherwise programs would grow on until the
+    /// process has ended. `far`: it is.
+    pub fn holds(&mut self, far: bool) -> bool {
+        if far {
+            self.far_since.get_or_insert_with(Instant::now);
+        }
+        let waited = self.far_since.is_some_and(|since| since.elapsed() > HELD_FOR);
+        matches!(self.on_full, OnFull::Stop | OnFull::Kill) && !self.nobody && !self.given_up && !waited
+    }
+
     /// Whether a process may still be ending, or the tree was not measured since.
     fn waits(&mut self) -> bool {
         let Some((proc, since)) = &self.ending else { return self.not_before.is_some_and(|at| Instant::now() < at) };
         let gone = proc.upgrade().is_none_or(|proc| proc.removed.load(Relaxed));
         if gone || since.elapsed() > ENDS_WITHIN {
             self.ending = None;
+            self.far_since = None;
             self.not_before = Some(Instant::now() + MEASURED_WITHIN);
         }
         true
@@ -152,6 +176,9 @@ impl Oom {
     /// one that was stopped first if there is `room`. One that has only waited long is not stopped
     /// again before there was room.
     pub fn go_on(&mut self, shared: &Shared, room: bool) {
+        if room {
+            (self.nobody, self.far_since) = (false, None);
+        }
         if self.stopped.is_empty() && self.waited.is_empty() {
             return;
         }
@@ -226,5 +253,25 @@ fn told((done, verb): (&str, &str), title: &str, victim: OomVictim, sent: io::Re
     match sent {
         Ok(()) => format!("{done} {which}"),
         Err(error) => format!("could not {verb} {which}: {error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_wait_for_a_kill_but_not_for_ever() {
+        let mut kill = Oom::new(OnFull::Kill);
+        assert!(kill.holds(false), "from there on they wait");
+        assert!(kill.holds(true));
+        kill.far_since = Some(Instant::now().checked_sub(HELD_FOR * 2).unwrap());
+        assert!(!kill.holds(true));
+        assert!(!kill.holds(false) && !kill.holds(true), "nothing has changed");
+        kill.far_since = None;
+        assert!(kill.holds(true));
+        kill.nobody = true;
+        assert!(!kill.holds(true), "nobody can be killed");
+        assert!(![OnFull::Fail, OnFull::Reclaim].map(|on_full| Oom::new(on_full).holds(true)).contains(&true));
     }
 }

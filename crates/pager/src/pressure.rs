@@ -48,7 +48,8 @@ impl Count {
 impl Pressure {
     /// Lets a process in the background leave, if it is time to look and memory is short.
     pub fn sample(&mut self, shared: &Shared, clients: &[Arc<Client>]) {
-        if !clients.iter().any(|client| is_in_background(client)) {
+        let leaves = shared.scheme.reclaim.per_process != 0;
+        if !leaves || !clients.iter().any(|client| is_in_background(client)) {
             self.last = None;
             self.counts.iter_mut().flatten().for_each(|count| count.waited = None);
             return;

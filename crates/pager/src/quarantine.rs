@@ -168,6 +168,7 @@ fn let_go(shared: &Arc<Shared>, proc: &Arc<Proc>, pages: &[Page], epoch: u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::OnFull;
     use crate::family::Family;
     use crate::locks::Lock;
     use memfit_core::scheme::Scheme;
@@ -225,7 +226,7 @@ mod tests {
     /// The process can end between two steps of the thread that proves.
     #[test]
     fn no_proof_begins_for_a_process_that_was_removed() {
-        let shared = Arc::new(Shared::new(Scheme::default(), 64 << 20, None).unwrap());
+        let shared = Arc::new(Shared::new(Scheme::default(), 64 << 20, OnFull::Fail, None).unwrap());
         let proc = process(&shared);
         assert!(shared.lock_for(&proc).is_some());
         crate::attach::remove_process(&shared, &proc);
@@ -242,7 +243,7 @@ mod tests {
     /// A process made by clone with CLONE_VM can be in madvise on the same memory.
     #[test]
     fn threads_of_other_processes_with_the_same_memory_are_suspects() {
-        let shared = Arc::new(Shared::new(Scheme::default(), 64 << 20, None).unwrap());
+        let shared = Arc::new(Shared::new(Scheme::default(), 64 << 20, OnFull::Fail, None).unwrap());
         let proc = process(&shared);
         let mut other = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
         let (own, other_pid) = (std::process::id() as i32, other.id() as i32);
@@ -258,7 +259,7 @@ mod tests {
     /// Nobody knows who else has the memory of a process that has ended.
     #[test]
     fn no_proof_ends_for_a_process_that_has_ended() {
-        let shared = Arc::new(Shared::new(Scheme::default(), 64 << 20, None).unwrap());
+        let shared = Arc::new(Shared::new(Scheme::default(), 64 << 20, OnFull::Fail, None).unwrap());
         let proc = process(&shared);
         quarantine(&shared, proc.id);
         begin(&shared);

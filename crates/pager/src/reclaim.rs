@@ -126,6 +126,8 @@ impl Reclaimer {
             Step::RoundEnds { stuck, trouble } => {
                 self.answer_late = false;
                 self.shared.budget.stuck.store(stuck, Relaxed);
+                let far_over = self.free < -(self.shared.budget.sizes.far_over as i64);
+                self.shared.budget.holds.store(self.oom.holds(far_over), Relaxed);
                 trouble.into_iter().for_each(|trouble| self.tell(trouble));
                 self.oom.go_on(&self.shared, false);
                 self.shared.budget.made_progress();

@@ -5,7 +5,7 @@
 //! [`Spare`], which is only tried.
 
 use crate::budget::{Budget, CpuUse};
-use crate::config::FromPager;
+use crate::config::{FromPager, OnFull};
 use crate::contents::Contents;
 use crate::fault::spare::Spare;
 use crate::files::Files;
@@ -132,9 +132,13 @@ impl Drop for Locked<'_> {
 }
 
 impl Shared {
-    /// Shared state with an empty core.
-    pub fn new(scheme: Scheme, budget: u64, swap: Option<Arc<SwapTier>>) -> std::io::Result<Shared> {
+    /// Shared state with an empty core; the budget in bytes.
+    pub fn new(scheme: Scheme, budget: u64, on_full: OnFull, swap: Option<Arc<SwapTier>>) -> std::io::Result<Shared> {
         let sizes = Sizes::new(budget, &scheme);
+        let sizes = match on_full {
+            OnFull::Fail | OnFull::Reclaim => sizes,
+            OnFull::Stop | OnFull::Kill => sizes.one_goes(),
+        };
         let dictionaries = Arc::new(Dictionaries::new());
         let scheme = Arc::new(scheme);
         let blocks = swap.as_ref().map_or_else(Vec::new, |swap| swap.blocks());

@@ -28,13 +28,14 @@ KEPT = (
     "scheme",
     "warnings",
     "files",
+    "transitions",
 )
 
 
 @dataclass(frozen=True)
 class Cell:
     """`config` is the name under which `derive` finds it; `command` a list; `overrides` go to --set. `once`: one round is enough,
-    as no statement needs it. `kept`: see `written_back`."""
+    as no statement needs it. `kept`: see `written_back`. `options`: more of `memfit run`."""
 
     workload: str
     config: str
@@ -45,6 +46,7 @@ class Cell:
     once: bool = False
     timeout: float = 45
     kept: tuple = ()
+    options: tuple = ()
 
     @property
     def key(self):
@@ -193,6 +195,7 @@ def arguments(ctx, cell, stats):
         cell.scheme,
         *sets,
         *ctx.options,
+        *cell.options,
         "--stats",
         stats,
         "--",
@@ -354,6 +357,13 @@ def slots(stats):
     return max(0, at(stats, "now.swap_bytes") - at(stats, "now.staged_bytes"))
 
 
+def logical(run_of):
+    """What the programs have, in memory and evicted, bytes: the mean of the samples but the first."""
+    got = [s["now"] for s in run_of["samples"][1:] if at(s, "now.pages")]
+    sizes = [now["resident_bytes"] + now["unmanaged_bytes"] + 4096 * sum(now["pages"][k] for k in EVICTED) for now in got]
+    return sum(sizes) / len(sizes) if sizes else None
+
+
 def worst(statuses):
     return next((s for s in ("wrong", "failed", "timeout", "missing") if s in statuses), "ok")
 
@@ -388,11 +398,14 @@ def summarise(cell, rounds):
     out["sampled_writeback"] = of(lambda r: written_back(r, cell.kept))
     read, file_read = out["sampled_read_bytes"], out["sampled_file_read_bytes"]
     out["sampled_read_all_bytes"] = None if read is None else read + (file_read or 0)
+    out["sampled_logical_bytes"] = of(logical)
     out["sampled_slot_bytes"] = of(lambda r: slots(r["samples"][-1]) if r["samples"] else None)
     out["why"] = next((r["stderr"] for r in rounds if r["status"] != "ok"), "")
     return out
 
 
+# Pages that are not in memory as they are.
+EVICTED = ("staged", "pooled", "swapped", "filled", "evicting")
 # Why a page goes to swap and not to the pool.
 REFUSED = ("incompressible", "by_entropy", "in_advance", "pool_full")
 COUNTERS = {
@@ -412,6 +425,7 @@ COUNTERS = {
     "peak_bytes": "peak.total_bytes",
     "peak_pool_bytes": "peak.pool_bytes",
     "peak_swap_bytes": "peak.swap_bytes",
+    "killed": "transitions.killed",
 }
 
 

@@ -13,7 +13,7 @@ LARGEST = 8 * MIB
 WORKLOADS = {
     "cervera": {"fft10": "fft-x10", "sort6": "sort-x6", "simulator5": "simulator-x5", "xanim4": "xanim-x4"},
     "tuduce": {"smv": "smv 100"},
-    "han": {"turns": "Stylo"},
+    "han": {"turns": "Stylo", "programs": None},
     "salahuddin": {},
     "ezswap": {},
 }
@@ -23,7 +23,7 @@ CONFIGS = {
     | {f"threshold-{percent}": [f"threshold {percent}"] for percent in (1, 20, 70)},
     "tuduce": {"static-50": None, "static-100": ["100"], "unlimited": ["none"], "memfit": None}
     | {f"static-{mb}": [f"fixed {mb}"] for mb in (16, 64, 200)},
-    "han": {"hybrid-untold": None, "zram-free": None, "swap": None, "memfit": None},
+    "han": {"zram-free": ["zram"], "swap": None},
     "salahuddin": {"swap": None, "memfit": None, "enhanced": ["enhanced"]}
     | {f"cap-{cap}": [f"cap {cap}"] for cap in (1024, 2048, 4096)},
     "ezswap": {"memfit": None},
@@ -36,7 +36,7 @@ def places(paper, cell):
     """Under which names a run of this cell is kept."""
     configs = CONFIGS[paper].get(cell.config, [cell.config])
     workload = WORKLOADS[paper].get(cell.workload, cell.workload)
-    return [f"{paper}/{workload}/{config}.memfit".replace(" ", "_") for config in configs or ()]
+    return [f"{paper}/{workload}/{config}.memfit".replace(" ", "_") for config in configs or () if workload]
 
 
 def record(ctx, cell, path):

@@ -115,7 +115,8 @@ impl KnownWorkload {
         let head = recording.head().clone();
         let length = crate::trace::length(Path::new(name));
         let shows = &mut |far| progress.first_pass(name, far);
-        let first = first_pass(recording, costs, device, swap_bytes, length, shows);
+        let replays = || first_pass(recording, costs, device, swap_bytes, length, shows);
+        let first = crate::trace::explaining_panics(Path::new(name), replays);
         let first = first.map_err(|error| failed(name, &error))?;
         if let Some(end) = &first.end {
             progress.say(&format!("memfit: {name}: {end}"));

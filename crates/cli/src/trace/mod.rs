@@ -8,7 +8,7 @@ mod verify;
 
 use crate::args::TraceCommand;
 use crate::errors::Failure;
-use memfit_trace::{ReadError, Reader, Reason};
+use memfit_trace::{ReadError, Reader, Reason, MEMFIT};
 use std::fs::{self, File};
 use std::path::Path;
 
@@ -33,6 +33,25 @@ pub(crate) fn open(path: &Path) -> Result<Reader<File>, Failure> {
         return Err(Failure::here(format!("{}: it is a directory; give the file of a recorded run", path.display())));
     }
     Reader::new(File::open(path).map_err(cannot)?).map_err(|error| unreadable(path, &error))
+}
+
+/// Does something that replays a recording. The core panics at an impossible call: then prints what
+/// that means for a recording, and exits.
+pub(crate) fn explaining_panics<T>(path: &Path, work: impl FnOnce() -> T) -> T {
+    let path = path.display().to_string();
+    std::panic::set_hook(Box::new(move |info| {
+        let text = info.payload().downcast_ref::<String>().map(String::as_str);
+        let why = text.or(info.payload().downcast_ref::<&str>().copied()).unwrap_or("no reason was given");
+        let place = info.location().map_or(String::new(), |place| format!(" ({}:{})", place.file(), place.line()));
+        eprintln!(
+            "memfit: {path}: the replay comes to a call that is impossible in it: it was recorded by another build of memfit \
+             {MEMFIT}, or this is a bug: {why}{place}"
+        );
+        std::process::exit(1);
+    }));
+    let done = work();
+    drop(std::panic::take_hook());
+    done
 }
 
 /// The failure for a file that is no recording, or is damaged.

@@ -1,10 +1,10 @@
 //! `memfit trace verify`: replays recordings and compares all decisions.
 
-use super::{cut, grouped, length, open, unreadable};
+use super::{cut, explaining_panics, grouped, length, open, unreadable};
 use crate::args::TraceVerifyArgs;
 use crate::errors::Failure;
 use memfit_sim::replay;
-use memfit_trace::{Reason, MEMFIT};
+use memfit_trace::Reason;
 use std::path::Path;
 use std::time::Instant;
 
@@ -29,9 +29,7 @@ pub fn run(args: &TraceVerifyArgs) -> Result<i32, Failure> {
 fn verify(path: &Path) -> Result<String, Failure> {
     let mut reader = open(path)?;
     let start = Instant::now();
-    explain_panics(path);
-    let replayed = replay(&mut reader);
-    drop(std::panic::take_hook());
+    let replayed = explaining_panics(path, || replay(&mut reader));
     let replay = replayed.map_err(|error| Failure::here(format!("{}: {error}", path.display())))?;
     let same = format!("every decision is the same, {} calls", grouped(replay.compared));
     let time = format!("{:.1} s", start.elapsed().as_secs_f64());
@@ -46,20 +44,4 @@ fn verify(path: &Path) -> Result<String, Failure> {
         }
         Some(error) => Err(Failure::here(format!("{}; up to there {same}", unreadable(path, error).message))),
     }
-}
-
-/// The core panics at an impossible call. Print what that means for a recording instead of a bare
-/// panic message.
-fn explain_panics(path: &Path) {
-    let path = path.display().to_string();
-    std::panic::set_hook(Box::new(move |info| {
-        let text = info.payload().downcast_ref::<String>().map(String::as_str);
-        let why = text.or(info.payload().downcast_ref::<&str>().copied()).unwrap_or("no reason was given");
-        let place = info.location().map_or(String::new(), |place| format!(" ({}:{})", place.file(), place.line()));
-        eprintln!(
-            "memfit: {path}: the replay comes to a call that is impossible in it: it was recorded by another build of memfit \
-             {MEMFIT}, or this is a bug: {why}{place}"
-        );
-        std::process::exit(1);
-    }));
 }

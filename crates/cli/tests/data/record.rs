@@ -1,7 +1,7 @@
 //! `memfit trace` with files that are no complete recording, or none that this version can replay:
 //! the error message has the name and the place.
 
-use crate::support::recording::{as_tables, good, info, text, trace, FILE};
+use crate::support::recording::{as_tables, good, info, memfit, text, trace, FILE};
 use memfit_core::budget::Sizes;
 use memfit_core::trace::Encoder;
 use memfit_core::{CoreCall, ProcId, Tunables};
@@ -37,7 +37,12 @@ impl Directory {
 
     #[track_caller]
     fn refuses(&self, words: &[&str], code: i32, parts: &[&str]) {
-        let ran = trace(&self.0, words);
+        self.memfit_refuses(&[&["trace"], words].concat(), code, parts);
+    }
+
+    #[track_caller]
+    fn memfit_refuses(&self, words: &[&str], code: i32, parts: &[&str]) {
+        let ran = memfit(&self.0, words);
         assert_eq!(ran.code, Some(code), "{words:?}: {}", ran.err);
         assert!(ran.err.starts_with("memfit: ") && !ran.err.contains("panicked"), "{words:?}: {}", ran.err);
         for part in parts {
@@ -177,11 +182,9 @@ fn a_replay_that_cannot_be_the_same_is_explained() {
     directory.file("otherwise", &recording(&head(), &HARMLESS, 77));
     directory.refuses(&["verify", "otherwise"], 1, &["otherwise: ", "decides otherwise", "between calls 300 and 401"]);
     directory.file("impossible", &recording(&head(), &CoreCall::RemoveProcess { proc: ProcId(9) }, 0));
-    directory.refuses(
-        &["verify", "impossible"],
-        1,
-        &["impossible: the replay comes to a call that is impossible in it"],
-    );
+    for words in [&["trace", "verify", "impossible"][..], &["sim", "impossible"], &["advise", "impossible"]] {
+        directory.memfit_refuses(words, 1, &["impossible: the replay comes to a call that is impossible in it"]);
+    }
 }
 
 #[test]

@@ -24,10 +24,14 @@ pub fn bench(name: &str, program: &str) -> Option<Bench> {
 
 /// Runs `memfit trace` in a directory.
 pub fn trace(directory: &Path, words: &[&str]) -> Ran {
+    memfit(directory, &[&["trace"], words].concat())
+}
+
+pub fn memfit(directory: &Path, words: &[&str]) -> Ran {
     let mut command = memfit_command();
-    command.arg("trace").args(words);
+    command.args(words);
     let ran = process::run(command, directory, &Limits::of(RUN_TIMEOUT));
-    assert!(!ran.timed_out, "memfit trace {words:?} takes too long");
+    assert!(!ran.timed_out, "memfit {words:?} takes too long");
     ran
 }
 

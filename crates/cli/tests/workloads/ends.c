@@ -6,13 +6,15 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
-enum { OTHER = 60, STATUS = 7 };
+enum { FIRST = 40, OTHER = 20, STATUS = 7 };
 
 int main(int argc, char **argv) {
     char how = argv[1][0];
-    uint64_t *other = map(OTHER * MIB);
-    fill(other, OTHER * MIB, 1);
-    if (check(other, OTHER * MIB, 1)) return 1;
+    uint64_t *first = map(FIRST * MIB), *other = map(OTHER * MIB);
+    fill(first, FIRST * MIB, 1);
+    wait_until_paged(FIRST * MIB);
+    fill(other, OTHER * MIB, 2);
+    if (check(first, FIRST * MIB, 1) || check(other, OTHER * MIB, 2)) return 1;
     if (how == 'l') syscall(SYS_exit, STATUS);
     if (how == 's') MUST(prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT));
     if (how == 'k') {
