@@ -75,7 +75,7 @@ bench-codecs: ## ratio and time of every codec on generated pages and on pages o
 	@python3 lab/bench/zram_ratio.py $(TARGET)/heaps >>$(TARGET)/heaps/codecs.md
 	@cat $(TARGET)/heaps/codecs.md
 
-papers: build ## the published comparisons of five schemes, run again: 80 minutes of a quiet machine; results in docs/papers
+papers: build ## the published comparisons of five schemes, run again: 90 minutes of a quiet machine; results in docs/papers
 	python3 lab/bench/papers.py --memfit $(TARGET)/release/memfit $(PAPERS_ARGS)
 
 papers-record: build ## the same runs recorded once each, for papers-sim; minutes; target/papers-recordings

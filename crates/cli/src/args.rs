@@ -141,9 +141,9 @@ pub struct RunArgs {
     ///
     /// Only processes in the background are stopped or killed, and of these the one with most in
     /// memory and outside of it. The command itself is spared. Each time memfit says which one it
-    /// was, and why. That is when the programs are 5 % over the budget. If there is no such
-    /// process, the run ends as with 'fail', when they are 20 % over it. See memfit bg, and
-    /// --background.
+    /// was, and why. 'stop' and 'kill' act when the programs are 5 % over the budget, the others
+    /// when they are 20 % over it. If there is no such process, the run ends as with 'fail'. See
+    /// memfit bg, and --background.
     #[arg(long, value_enum, value_name = "ACT", default_value_t = OnFullArg::Fail)]
     pub on_full: OnFullArg,
 

@@ -102,9 +102,10 @@ const OVER_BYTES: u64 = 1 << 20;
 const OVER_PERCENT: u64 = 2;
 /// Excess at which the run is ended if neither pool nor tier takes a page, percent.
 const FAR_OVER_PERCENT: u64 = 20;
-/// The same if one process is stopped or killed instead, percent. It costs less than the run, and a
-/// control group's limit may be near.
+/// The same if one process is stopped or killed instead, percent and bytes, whichever is more. It
+/// costs less than the run, and a control group's limit may be near.
 const ONE_GOES_PERCENT: u64 = 5;
+const ONE_GOES_BYTES: u64 = 2 * OVER_BYTES;
 
 /// Pages that reclaim must gain in 50 ms to be worth waiting for.
 const PACE_PAGES: u32 = 64;
@@ -141,7 +142,8 @@ impl Sizes {
     /// The same where one process is to be stopped or killed before the run is ended.
     #[must_use]
     pub fn one_goes(self) -> Sizes {
-        Sizes { far_over: self.budget / 100 * ONE_GOES_PERCENT, ..self }
+        let far_over = (self.budget / 100 * ONE_GOES_PERCENT).max(ONE_GOES_BYTES).min(self.far_over);
+        Sizes { far_over, ..self }
     }
 
     /// Whether the budget is exceeded by so much that the run is ended if nothing else helps.
@@ -251,6 +253,8 @@ mod tests {
         assert_eq!([4, 6, 19, 21].map(|over| level(&one, over) == Level::FarOver), [false, true, true, true]);
         assert_eq!([4, 6, 19, 21].map(|over| level(&run, over) == Level::FarOver), [false, false, false, true]);
         assert_eq!([19 << 20, 21 << 20].map(|over| one.ends(over)), [false, true]);
+        let small = [5, 16, 30].map(|mib| Sizes::new(mib << 20, &Scheme::default()).one_goes().far_over >> 10);
+        assert_eq!(small, [1023, 2048, 2048], "the tree is measured to a megabyte or so");
     }
 
     #[test]

@@ -3,9 +3,9 @@
 //!
 //! The low-memory killer of Han et al. 2018 (section III) takes the process with the largest
 //! resident set among those in the background, and kills it unless more of it is in memory than
-//! outside. Processes in the background have left as a whole before it comes to that
-//! ([`Core::set_background`](crate::Core::set_background)), so that here the pages outside count
-//! as well: they are what fills the pool and the swap tier.
+//! outside. Processes in the background have usually left as a whole before it comes to
+//! that ([`Core::set_background`](crate::Core::set_background)), so that here the pages outside
+//! count as well: they are what fills the pool and the swap tier.
 
 use crate::core_call::CoreCall;
 use crate::engine::Core;

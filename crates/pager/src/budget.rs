@@ -22,6 +22,8 @@ pub struct Budget {
     pub doubled: AtomicU64,
     /// The largest values that were seen, without those of the swap tier.
     pub peak: Lock<Memory<u64>, { rank::PEAK }>,
+    /// Samples of the tree that have ended.
+    pub samples: AtomicU64,
     /// Reclaim makes no progress at the moment: faults do not wait for it.
     pub stuck: AtomicBool,
     /// Faults wait all the same from [`Sizes::far_over`] on: a process is about to be stopped or
@@ -78,6 +80,7 @@ impl Budget {
             managed: AtomicU64::new(0),
             doubled: AtomicU64::new(0),
             peak: Lock::default(),
+            samples: AtomicU64::new(0),
             stuck: AtomicBool::new(false),
             holds: AtomicBool::new(false),
             held_by_call: AtomicBool::new(false),

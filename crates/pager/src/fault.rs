@@ -676,6 +676,10 @@ impl Server {
             if !spare::help(&self.shared) {
                 self.shared.budget.wait_for_progress(seen);
             }
+            // What it has becomes free only when this thread goes.
+            if self.proc.dead.load(Relaxed) || self.proc.uffd.gone() {
+                return Err(End::Gone);
+            }
             let (readable, _) = poll2(self.proc.uffd.as_raw_fd(), -1, 0);
             if readable {
                 self.drain(more)?;

@@ -267,6 +267,7 @@ impl Monitor {
             managed_before.min(shared.budget.managed.load(Relaxed)).saturating_sub(shared.budget.doubled.load(Relaxed));
         let unmanaged = (total + staging).saturating_sub(managed);
         let grew = unmanaged > shared.budget.unmanaged.swap(unmanaged, Relaxed) + self.growth_bytes();
+        shared.budget.samples.fetch_add(1, Relaxed);
         let free = shared.budget.free();
         if grew && free < shared.budget.sizes.register as i64 {
             self.fast_growth_until = Instant::now() + FAST_GROWTH_FOR;

@@ -19,15 +19,15 @@ use std::time::{Duration, Instant};
 
 /// Nobody else is chosen while a process may still be ending.
 const ENDS_WITHIN: Duration = Duration::from_secs(5);
-/// Nor this long after one has ended: the monitor measures the tree meanwhile.
-const MEASURED_WITHIN: Duration = Duration::from_millis(200);
+/// Nor before so many samples of the tree have ended after that: the first may have begun before.
+const SAMPLES: u64 = 2;
 /// While a process is stopped, the next one is not before the tree has grown by this part of its
 /// budget.
 const GROWN_PART: u64 = 20;
 /// A process with less than this part of the budget is not worth it.
 const WORTH_PART: u64 = 64;
-/// Faults wait for so long at the most until a process is stopped or killed: longer than it takes
-/// to choose it, and to measure the tree after one before it has ended.
+/// Faults wait for so long at the most for each process to be stopped or killed: longer than it
+/// takes to choose it.
 const HELD_FOR: Duration = Duration::from_secs(1);
 /// A stopped process goes on after this time at the latest: others may wait for it.
 const STOPPED_FOR: Duration = Duration::from_secs(60);
@@ -37,8 +37,8 @@ pub struct Oom {
     on_full: OnFull,
     /// A process that ends, and since when. Its memory must not wait for the next act.
     ending: Option<(Weak<Proc>, Instant)>,
-    /// Nothing is done before this time.
-    not_before: Option<Instant>,
+    /// Nothing is done before so many samples of the tree.
+    not_before: u64,
     stopped: Vec<Stopped>,
     /// Processes that were stopped and go on; the core protects them until there is room.
     waited: Vec<Arc<Proc>>,
@@ -48,9 +48,8 @@ pub struct Oom {
     given_up: bool,
     /// There was nobody in the background, and no room since.
     nobody: bool,
-    /// Since when the tree is so far over its budget that somebody is chosen; until there is room,
-    /// or a process has ended.
-    far_since: Option<Instant>,
+    /// Since when faults have waited for the next process to go, and when they had to last.
+    held: Option<(Instant, Instant)>,
 }
 
 struct Stopped {
@@ -82,25 +81,22 @@ impl Oom {
         Oom {
             on_full,
             ending: None,
-            not_before: None,
+            not_before: 0,
             stopped: Vec::new(),
             waited: Vec::new(),
             stopped_at: 0,
             given_up: false,
             nobody: false,
-            far_since: None,
+            held: None,
         }
     }
 
     /// The tree is `over` bytes over its budget.
     pub fn act(&mut self, shared: &Shared, over: u64, tier: &Tier) {
-        let budget = shared.budget.sizes.budget;
-        // What is stopped gives nothing, but no longer grows.
-        let held = !self.stopped.is_empty() && over < self.stopped_at + budget / GROWN_PART;
-        if self.given_up || held || self.waits() {
+        if self.given_up || self.grows_less(shared, over) || self.waits(shared) {
             return;
         }
-        let why = shortage::hopeless(budget, over, tier);
+        let why = shortage::hopeless(shared.budget.sizes.budget, over, tier);
         let done = match self.on_full {
             OnFull::Fail => None,
             OnFull::Reclaim => {
@@ -108,9 +104,14 @@ impl Oom {
                 Some("goes on over the budget".into())
             }
             OnFull::Stop | OnFull::Kill => match find(shared, self.on_full) {
-                Found::One(choice) => self.stop_or_kill(shared, choice, over),
+                // The next act looks again.
+                Found::One(choice) if came_back(shared, &choice.proc) => return,
+                Found::One(choice) => {
+                    (self.nobody, self.held) = (false, None);
+                    self.stop_or_kill(shared, choice, over)
+                }
                 Found::Ending(Some(proc)) => return self.ending = Some((proc, Instant::now())),
-                Found::Ending(None) => return self.not_before = Some(Instant::now() + MEASURED_WITHIN),
+                Found::Ending(None) => return self.not_before = shared.budget.samples.load(Relaxed) + SAMPLES,
                 // Perhaps somebody goes to the background in time.
                 Found::Nobody if !shared.budget.sizes.ends(over) => return self.nobody = true,
                 Found::Nobody => None,
@@ -129,26 +130,46 @@ impl Oom {
     }
 
     /// Whether faults wait while the tree is so far over its budget that a process is to be stopped
-    /// or killed, although reclaim gains nothing. Otherwise programs would grow on until the
-    /// process has ended. `far`: it is.
-    pub fn holds(&mut self, far: bool) -> bool {
-        if far {
-            self.far_since.get_or_insert_with(Instant::now);
-        }
-        let waited = self.far_since.is_some_and(|since| since.elapsed() > HELD_FOR);
-        matches!(self.on_full, OnFull::Stop | OnFull::Kill) && !self.nobody && !self.given_up && !waited
+    /// or killed. Otherwise programs would grow on until it has ended. The swap tier takes nothing.
+    /// `hopeless`: the tree is so far over, and reclaim gains nothing. `over`: bytes over the
+    /// budget.
+    pub fn holds(&mut self, shared: &Shared, hopeless: bool, over: u64) -> bool {
+        self.see_end(shared);
+        let goes = matches!(self.on_full, OnFull::Stop | OnFull::Kill) && !self.nobody && !self.given_up;
+        goes && !self.grows_less(shared, over) && self.may_hold(hopeless, Instant::now())
     }
 
-    /// Whether a process may still be ending, or the tree was not measured since.
-    fn waits(&mut self) -> bool {
-        let Some((proc, since)) = &self.ending else { return self.not_before.is_some_and(|at| Instant::now() < at) };
+    /// A wait that had to be at times counts as one.
+    fn may_hold(&mut self, hopeless: bool, now: Instant) -> bool {
+        self.held = self.held.filter(|&(_, last)| now - last <= HELD_FOR);
+        if hopeless {
+            let (since, last) = self.held.get_or_insert((now, now));
+            *last = now;
+            return now - *since <= HELD_FOR;
+        }
+        self.held.is_none_or(|(since, _)| now - since <= HELD_FOR)
+    }
+
+    /// What is stopped gives nothing, but no longer grows.
+    fn grows_less(&self, shared: &Shared, over: u64) -> bool {
+        !self.stopped.is_empty() && over < self.stopped_at + shared.budget.sizes.budget / GROWN_PART
+    }
+
+    /// Notes that a process has ended.
+    fn see_end(&mut self, shared: &Shared) {
+        let Some((proc, since)) = &self.ending else { return };
         let gone = proc.upgrade().is_none_or(|proc| proc.removed.load(Relaxed));
         if gone || since.elapsed() > ENDS_WITHIN {
             self.ending = None;
-            self.far_since = None;
-            self.not_before = Some(Instant::now() + MEASURED_WITHIN);
+            self.held = None;
+            self.not_before = shared.budget.samples.load(Relaxed) + SAMPLES;
         }
-        true
+    }
+
+    /// Whether a process may still be ending, or the tree was not measured since.
+    fn waits(&mut self, shared: &Shared) -> bool {
+        self.see_end(shared);
+        self.ending.is_some() || shared.budget.samples.load(Relaxed) < self.not_before
     }
 
     /// What was done.
@@ -177,7 +198,7 @@ impl Oom {
     /// again before there was room.
     pub fn go_on(&mut self, shared: &Shared, room: bool) {
         if room {
-            (self.nobody, self.far_since) = (false, None);
+            (self.nobody, self.held) = (false, None);
         }
         if self.stopped.is_empty() && self.waited.is_empty() {
             return;
@@ -211,8 +232,19 @@ impl Oom {
 }
 
 /// The core's choice among the processes that may be stopped or killed. It is protected from then
-/// on, as those are that may not.
+/// on.
 fn find(shared: &Shared, on_full: OnFull) -> Found {
+    let mut spared = Vec::new();
+    let found = find_other(shared, on_full, &mut spared);
+    let mut state = shared.lock();
+    for proc in spared.iter().filter(|proc| !proc.removed.load(Relaxed)) {
+        state.core.protect(proc.id, false);
+    }
+    found
+}
+
+/// `spared`: those that may not be stopped or killed now. They are protected meanwhile.
+fn find_other(shared: &Shared, on_full: OnFull, spared: &mut Vec<Arc<Proc>>) -> Found {
     let procs = shared.procs.lock().clone();
     let least = (shared.budget.sizes.budget / PAGE_BYTES / WORTH_PART) as u32;
     loop {
@@ -223,17 +255,31 @@ fn find(shared: &Shared, on_full: OnFull) -> Found {
         state.core.protect(victim.proc, true);
         drop(state);
         let Some(proc) = proc else { return Found::Ending(None) };
-        let Some(pid) = proc.pid() else { continue };
+        let Some(pid) = proc.pid() else {
+            spared.push(proc);
+            continue;
+        };
         let process = PidFd::open(pid);
         // Its pid could be another's once it has ended.
         if proc.dead.load(Relaxed) || proc.uffd.gone() {
             return Found::Ending(Some(Arc::downgrade(&proc)));
         }
         let title = format!("{} ({pid})", procfs::comm(pid).unwrap_or_default());
-        if let (Ok(process), true) = (process, may(shared, on_full, pid)) {
-            return Found::One(Choice { proc, process, title, victim });
+        match process {
+            Ok(process) if may(shared, on_full, pid) => return Found::One(Choice { proc, process, title, victim }),
+            _ => spared.push(proc),
         }
     }
+}
+
+/// Whether a process was brought to the foreground after it was chosen.
+fn came_back(shared: &Shared, proc: &Proc) -> bool {
+    let mut state = shared.lock();
+    let came = !proc.removed.load(Relaxed) && !state.core.is_background(proc.id);
+    if came {
+        state.core.protect(proc.id, false);
+    }
+    came
 }
 
 /// Whether a process may be stopped or killed. Not the command: its end ends the run, and the shell
@@ -262,16 +308,52 @@ mod tests {
 
     #[test]
     fn faults_wait_for_a_kill_but_not_for_ever() {
-        let mut kill = Oom::new(OnFull::Kill);
-        assert!(kill.holds(false), "from there on they wait");
-        assert!(kill.holds(true));
-        kill.far_since = Some(Instant::now().checked_sub(HELD_FOR * 2).unwrap());
-        assert!(!kill.holds(true));
-        assert!(!kill.holds(false) && !kill.holds(true), "nothing has changed");
-        kill.far_since = None;
-        assert!(kill.holds(true));
-        kill.nobody = true;
-        assert!(!kill.holds(true), "nobody can be killed");
-        assert!(![OnFull::Fail, OnFull::Reclaim].map(|on_full| Oom::new(on_full).holds(true)).contains(&true));
+        let mut oom = Oom::new(OnFull::Kill);
+        let begin = Instant::now();
+        let at = |ms| begin + Duration::from_millis(ms);
+        assert!(oom.may_hold(false, at(0)), "from there on they wait");
+        assert!([10, 600, 1009].map(|ms| oom.may_hold(true, at(ms))) == [true; 3]);
+        assert!(!oom.may_hold(true, at(1011)));
+        // Also when it was not hopeless for a moment.
+        assert!(!oom.may_hold(false, at(1500)) && !oom.may_hold(true, at(1600)));
+        assert!(oom.may_hold(false, at(2700)) && oom.may_hold(true, at(2710)), "the next time they wait again");
+    }
+
+    #[test]
+    fn faults_wait_only_where_somebody_goes() {
+        let shared = |on_full| Shared::new(memfit_core::scheme::Scheme::default(), 64 << 20, on_full, None).unwrap();
+        for (on_full, waits) in
+            [(OnFull::Fail, false), (OnFull::Reclaim, false), (OnFull::Stop, true), (OnFull::Kill, true)]
+        {
+            let shared = shared(on_full);
+            let mut oom = Oom::new(on_full);
+            assert_eq!(oom.holds(&shared, true, 4 << 20), waits, "{on_full:?}");
+            oom.nobody = true;
+            assert!(!oom.holds(&shared, true, 4 << 20), "{on_full:?}: nobody is in the background");
+        }
+        // Beyond 5 % of the budget a fault waits although reclaim is stuck.
+        let shared = shared(OnFull::Kill);
+        shared.budget.stuck.store(true, Relaxed);
+        shared.budget.holds.store(true, Relaxed);
+        for (over, waits) in [(0, false), (3 << 20, false), (4 << 20, true)] {
+            shared.budget.unmanaged.store((64 << 20) + over, Relaxed);
+            assert_eq!(shared.budget.is_short(1), waits, "{over} bytes over");
+        }
+        shared.budget.holds.store(false, Relaxed);
+        assert!(!shared.budget.is_short(1));
+    }
+
+    #[test]
+    fn nobody_else_goes_before_the_tree_is_measured() {
+        let shared = Shared::new(memfit_core::scheme::Scheme::default(), 64 << 20, OnFull::Kill, None).unwrap();
+        let mut oom = Oom::new(OnFull::Kill);
+        assert!(!oom.waits(&shared));
+        // A process that has ended.
+        oom.ending = Some((Weak::new(), Instant::now()));
+        let waits = [0, 1, 1].map(|samples| {
+            shared.budget.samples.fetch_add(samples, Relaxed);
+            oom.waits(&shared)
+        });
+        assert_eq!(waits, [true, true, false]);
     }
 }

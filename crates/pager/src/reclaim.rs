@@ -126,8 +126,10 @@ impl Reclaimer {
             Step::RoundEnds { stuck, trouble } => {
                 self.answer_late = false;
                 self.shared.budget.stuck.store(stuck, Relaxed);
-                let far_over = self.free < -(self.shared.budget.sizes.far_over as i64);
-                self.shared.budget.holds.store(self.oom.holds(far_over), Relaxed);
+                let over = u64::try_from(-self.free).unwrap_or(0);
+                let hopeless = stuck && over > self.shared.budget.sizes.far_over;
+                let holds = !self.swap_gives() && self.oom.holds(&self.shared, hopeless, over);
+                self.shared.budget.holds.store(holds, Relaxed);
                 trouble.into_iter().for_each(|trouble| self.tell(trouble));
                 self.oom.go_on(&self.shared, false);
                 self.shared.budget.made_progress();

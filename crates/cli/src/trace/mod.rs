@@ -39,6 +39,7 @@ pub(crate) fn open(path: &Path) -> Result<Reader<File>, Failure> {
 /// that means for a recording, and exits.
 pub(crate) fn explaining_panics<T>(path: &Path, work: impl FnOnce() -> T) -> T {
     let path = path.display().to_string();
+    let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         let text = info.payload().downcast_ref::<String>().map(String::as_str);
         let why = text.or(info.payload().downcast_ref::<&str>().copied()).unwrap_or("no reason was given");
@@ -50,7 +51,7 @@ pub(crate) fn explaining_panics<T>(path: &Path, work: impl FnOnce() -> T) -> T {
         std::process::exit(1);
     }));
     let done = work();
-    drop(std::panic::take_hook());
+    std::panic::set_hook(before);
     done
 }
 

@@ -262,17 +262,20 @@ def tell(pid, what):
 
 
 def visit(program, count, turn):
-    """One trigger and the use after it."""
-    began = time.monotonic()
-    if program.process:
+    """One trigger and the use after it. A program can be killed until the pager knows that it has come back."""
+    began, tries = time.monotonic(), 0
+    while True:
         try:
-            tell(program.process.pid, "ComeBack")
+            if program.process:
+                tell(program.process.pid, "ComeBack")
+            else:
+                program.start(count)
             program.ask("r", turn)
+            break
         except Killed:
-            program.process = None
-    if not program.process:
-        program.start(count)
-        program.ask("r", turn)
+            program.process, tries = None, tries + 1
+            if tries > 3:
+                sys.exit(f"{program.name} is killed again and again")
     print(f"entry {program.name} {turn} {time.monotonic() - began:.6f}", flush=True)
     program.ask("u", turn)
     time.sleep(DWELL)
