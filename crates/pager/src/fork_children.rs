@@ -25,7 +25,7 @@ use memfit_os::uffd::{Event, Fill, Inbox, Uffd};
 use memfit_wire::{Command, LEND, STAY};
 use std::io;
 use std::os::fd::AsFd;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar};
 use std::time::{Duration, Instant};
 
@@ -38,7 +38,7 @@ const ADDRESSES: u64 = 1 << 56;
 /// Most fork children that may wait to be killed before their parent goes on, and how long it waits
 /// at most.
 const DOOMED_MAX: usize = 4;
-const ENDS_WITHIN: Duration = Duration::from_secs(1);
+const ENDS_WITHIN: Duration = Duration::from_secs(5);
 /// Time between two checks whether the process still lives.
 const POLL: Duration = Duration::from_millis(20);
 
@@ -50,6 +50,9 @@ pub struct Unnamed {
     came: Condvar,
     /// Processes that cannot be served.
     doomed: Lock<Vec<Doomed>, { rank::DOOMED }>,
+    /// How many there are, also while [`end_doomed`] has them: a parent that forks must not take
+    /// that for none. Each has a descriptor, and without one nobody can be found and killed.
+    doomed_count: AtomicUsize,
 }
 
 /// A fork child for which there was no thread or descriptor. Its page faults would wait for ever.
@@ -67,7 +70,7 @@ struct Doomed {
 impl Unnamed {
     /// How many processes must be killed.
     pub fn doomed(&self) -> usize {
-        self.doomed.lock().len()
+        self.doomed_count.load(Relaxed)
     }
 
     /// Waits until there are few: each has a descriptor that is not counted. Called by the fault
@@ -145,6 +148,9 @@ pub fn end_doomed(shared: &Arc<Shared>) {
     for mut child in doomed {
         if child.proc.uffd.gone() {
             crate::attach::remove_process(shared, &child.proc);
+            // Its descriptor is closed.
+            drop(child);
+            shared.unnamed.doomed_count.fetch_sub(1, Relaxed);
             continue;
         }
         // One after the other: a process is found by what has changed.
@@ -285,6 +291,7 @@ pub fn forked(shared: &Arc<Shared>, parent: &Arc<Proc>, uffd: Uffd) {
         let proc = Arc::clone(&child);
         let doomed = Doomed { proc, why: error.to_string(), seen: false, before: None, process: None };
         // It is in one of the two lists at any time: see `release_independent`.
+        shared.unnamed.doomed_count.fetch_add(1, Relaxed);
         shared.unnamed.doomed.lock().push(doomed);
         shared.procs.lock().retain(|proc| !Arc::ptr_eq(proc, &child));
         shared.outbox.wake_control();
