@@ -601,6 +601,17 @@ class Programs(WithContext):
             with self.assertRaises(SystemExit, msg=program.name):
                 program.ask("r", 1)
 
+    def test_a_wrong_record_of_a_real_program_is_noticed(self):
+        program = next((p for p in turns.present() if p.name == "sqlite"), None)
+        if program is None:
+            self.skipTest("there is no sqlite3")
+        program.start(200)
+        program.say("UPDATE records SET text = 'other' WHERE i = 0;")
+        with self.assertRaisesRegex(SystemExit, "MISMATCH: sqlite"):
+            program.ask("r", 1)
+        program.process.kill()
+        program.process.wait(20)
+
     def test_applications_are_triggered_and_a_wrong_file_page_is_noticed(self):
         from papers.apps import spec
 

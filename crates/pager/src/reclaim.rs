@@ -126,9 +126,9 @@ impl Reclaimer {
             Step::RoundEnds { stuck, trouble } => {
                 self.answer_late = false;
                 self.shared.budget.stuck.store(stuck, Relaxed);
-                let over = u64::try_from(-self.free).unwrap_or(0);
-                let hopeless = stuck && over > self.shared.budget.sizes.far_over;
-                let holds = !self.swap_gives() && self.oom.holds(&self.shared, hopeless, over);
+                let over = self.over();
+                let hopeless = stuck && over > self.shared.budget.sizes.far_over && !self.swap_gives();
+                let holds = self.oom.holds(&self.shared, hopeless, over) && !self.swap_gives();
                 self.shared.budget.holds.store(holds, Relaxed);
                 trouble.into_iter().for_each(|trouble| self.tell(trouble));
                 self.oom.go_on(&self.shared, false);
@@ -535,8 +535,13 @@ impl Reclaimer {
         }
     }
 
+    /// How far the tree is over its budget, bytes.
+    fn over(&self) -> u64 {
+        u64::try_from(-self.free).unwrap_or(0)
+    }
+
     fn tell(&mut self, trouble: Trouble) {
-        let over = u64::try_from(-self.free).unwrap_or(0);
+        let over = self.over();
         match trouble {
             Trouble::Short => self.shared.warn(shortage::short(&self.shared, over)),
             Trouble::Hopeless => {

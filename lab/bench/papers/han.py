@@ -29,7 +29,7 @@ ALONE = "reclaim.per_process=0"
 EXTENDS = 1.3
 FEWEST = 10
 PROGRAMS = tuple(program.name for program in turns.programs())
-# Application: KiB of anonymous data by category, and Table 5 (Stylo 4): ms with zRAM, zSWAP, hybrid.
+# KiB of anonymous data by category.
 GAME, MEDIA, UTILITY, BROWSER = 6144, 3584, 2304, 4096
 # KiB, and the name that the paper prints.
 APPS = {
@@ -64,7 +64,6 @@ CONFIGS = {
     "hybrid": ("hybrid18", SPACE),
     "swap": ("swap", ()),
 }
-PHONES = ("Stylo 4", "G7", "V35")
 RATED = 9 << 40  # bytes that the paper's storage can take
 
 

@@ -41,7 +41,7 @@ class Program:
         self.process = None
 
     def present(self):
-        return all(shutil.which(word) for word in self.command[:1])
+        return shutil.which(self.command[0])
 
     def prepare(self, folder):
         self.folder = folder
@@ -61,7 +61,11 @@ class Program:
             self.ended()
 
     def hear(self, wanted):
-        got = self.process.stdout.readline().decode().strip()
+        self.answered(self.process.stdout.readline().decode().strip(), wanted)
+
+    def answered(self, got, wanted):
+        if got == "wrong":
+            sys.exit(f"MISMATCH: {self.name}")
         if got != wanted:
             self.ended(got)
 
@@ -130,11 +134,7 @@ class Sqlite(Program):
 
     def expect(self, letter, wrong):
         self.say(f"SELECT CASE (SELECT count(*) FROM records WHERE {wrong}) WHEN 0 THEN '{letter}' ELSE 'wrong' END;")
-        got = self.process.stdout.readline().decode().strip()
-        if got == "wrong":
-            sys.exit(f"MISMATCH: {self.name}")
-        if got != letter:
-            self.ended(got)
+        self.hear(letter)
 
     def ask(self, what, turn):
         touched = HOT if what == "r" else f"NOT ({HOT}) AND i / 32 % 10 = {turn % 10}"
@@ -148,32 +148,13 @@ class Sqlite(Program):
         self.process.wait(PATIENCE)
 
 
-REDIS = """
-local M = 2147483647
-local function text(i)
-  local x, out = (i * 48271 + 11) % M, {}
-  for j = 0, 63 do
-    x = x * 16807 % M
-    out[#out + 1] = string.format("%08x-field-%02d;", x, j)
-  end
-  return table.concat(out) .. out[1]:sub(1, 8)
-end
-local what, turn, n, from = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-for i = from, math.min(from + 999, n - 1) do
-  local block = math.floor(i / 32)
-  local hot = block * 7919 % 1000 < 400
-  if what == "k" then redis.call("SET", i, text(i))
-  elseif what == "q" then
-    if redis.call("GET", i) ~= text(i) then return "wrong" end
-  elseif what == "r" and hot or what == "u" and not hot and block % 10 == turn % 10 then
-    local first = string.format("%08x", (i * 48271 + 11) % M * 16807 % M)
-    local kept = redis.call("GET", i)
-    if kept:sub(1, 8) ~= first or kept:sub(-8) ~= first then return "wrong" end
-    if i % 4 == 0 then redis.call("INCR", "count" .. i) end
-  end
-end
-return what
-"""
+def lua(name):
+    with open(f"{HERE}/{name}.lua") as f:
+        return f.read()
+
+
+# The text of a record comes from the same file as that of Lua.
+REDIS = f"local text = (function()\n{lua('text')}\nend)()\n{lua('redis')}"
 
 
 class Redis(Program):
@@ -209,11 +190,7 @@ class Redis(Program):
                 got = self.answers.readline().strip().decode() if kind.startswith(b"$") else kind.decode()
             except OSError:
                 got = ""
-            if got == "wrong":
-                sys.exit(f"MISMATCH: {self.name}")
-            if got != what:
-                self.server.close()
-                self.ended(got)
+            self.answered(got, what)
 
     def quit(self):
         self.ask("q", 0)

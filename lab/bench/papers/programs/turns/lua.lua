@@ -1,14 +1,6 @@
 -- Records as Lua tables. See ../turns.py.
 local n, M, total, records = tonumber(arg[1]), 2147483647, 0, {}
-
-local function text(i)
-  local x, out = (i * 48271 + 11) % M, {}
-  for j = 0, 63 do
-    x = x * 16807 % M
-    out[#out + 1] = string.format("%08x-field-%02d;", x, j)
-  end
-  return table.concat(out) .. out[1]:sub(1, 8)
-end
+local text = dofile("text.lua")
 
 local function fail(why)
   io.stderr:write("MISMATCH: ", why, "\n")
