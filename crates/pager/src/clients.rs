@@ -238,9 +238,13 @@ pub fn from_client(desk: &Arc<Desk>, client: &Arc<Client>) {
     let told = client.expected.lock().is_some();
     if message.error != 0 {
         client.stage.store(REFUSED, Relaxed);
-        let error = std::io::Error::from_raw_os_error(message.error as i32);
+        let error = match message.error as i32 {
+            // The stub's table is its own, but has the program's limit.
+            libc::EMFILE | libc::EBADF => "its limit of open descriptors is below 6: raise its ulimit -n".to_owned(),
+            error => std::io::Error::from_raw_os_error(error).to_string(),
+        };
         if told {
-            return cannot_inherit(desk, client, &error.to_string());
+            return cannot_inherit(desk, client, &error);
         }
         desk.shared.warn(format!("process {} ({}) cannot be paged: {error}", client.pid, client.comm));
         return;

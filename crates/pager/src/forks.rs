@@ -281,6 +281,15 @@ pub fn forget(shared: &Shared, expected: &Expected) {
     shared.outbox.wake_control();
 }
 
+/// The kernel gives this announced child no stub thread, so it ends.
+pub fn without_thread(shared: &Shared, pid: i32, token: u64) {
+    let Some(expected) = take(shared, token) else { return };
+    let comm = memfit_os::procfs::comm(pid).unwrap_or_default();
+    let fix = "raise ulimit -u or pids.max";
+    shared.warn(format!("killed process {pid} ({comm}), a fork child: no thread for memfit in it; {fix}"));
+    forget(shared, &expected);
+}
+
 /// Forgets children that never were, or died before they named themselves: a fork can fail. There
 /// is none as long as one of the `unknown` processes of the tree may be one.
 pub fn forget_lost(shared: &Shared, unknown: &[proctree::ProcStat]) {

@@ -10,12 +10,13 @@ use crate::control::Desk;
 use crate::netns_fallback::NetnsFallback;
 use crate::proc::send_command;
 use crate::stats::Question;
-use crate::{background, detach, files, own_uffd};
+use crate::{background, detach, files, forks, own_uffd};
 use memfit_os::messages::from_stub;
 use memfit_os::{proctree, seqpacket};
 use memfit_stats::Stats;
 use memfit_wire::{
-    Command, FromStub, BYE, CONFINE, DETACH, FILE, GREETING, HELLO, MAGIC, NETNS_FALLBACK, OWN_UFFD, STAY, VERSION,
+    Command, FromStub, BYE, CONFINE, DETACH, FILE, GREETING, HELLO, MAGIC, NETNS_FALLBACK, NO_THREAD, OWN_UFFD, STAY,
+    VERSION,
 };
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
@@ -191,6 +192,10 @@ fn first_message(desk: &Arc<Desk>, Pending { socket, .. }: Pending) {
                 desk.shared.warn(format!("programs in other network namespaces cannot be paged: {place}: {error}"));
             }
             send_command(&socket, &Command { kind: STAY, ..Command::default() }, None);
+        }
+        Some(request) if request.kind == NO_THREAD => {
+            forks::without_thread(&desk.shared, pid, request.token);
+            say_bye(&socket);
         }
         Some(request) if request.kind == FILE => files::requested(desk, socket, (uid, pid), request, packet.fd),
         Some(request) if request.kind == OWN_UFFD => own_uffd::requested(desk, socket, pid, request),

@@ -286,7 +286,7 @@ pub fn detach(why: u32) -> bool {
     if thread().is_none() && !greeting::has_greeted() {
         return false;
     }
-    if ask(DETACH, why) != BYE {
+    if ask(DETACH, why, 0) != BYE {
         return false;
     }
     DETACHED.store(true, Release);

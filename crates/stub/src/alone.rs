@@ -19,7 +19,7 @@ const SHARES_MEMORY: i32 = 0x100;
 
 /// Makes the pager reachable by a path, for processes that cannot use its abstract name.
 pub fn lose_abstract_names() {
-    socket::ask(NETNS_FALLBACK, 0);
+    socket::ask(NETNS_FALLBACK, 0, 0);
 }
 
 /// The process enters another network namespace if these flags say so. Flags of 0 (setns) allow any

@@ -108,7 +108,7 @@ pub fn without_new_privileges() -> Change {
 fn tell(flags: u32) -> bool {
     let before = ANSWERED.load(Acquire);
     for _ in 0..TRIES {
-        if socket::ask(CONFINE, flags) == STAY {
+        if socket::ask(CONFINE, flags, 0) == STAY {
             while ANSWERED.load(Acquire) == before && agent::is_there() {
                 sys::futex_wait(&ANSWERED, before, 100);
             }

@@ -8,9 +8,9 @@
 
 use crate::lock as locked;
 use crate::sys::{self, syscall, PAGE_BYTES};
-use crate::{access, agent};
+use crate::{access, agent, socket};
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
-use memfit_wire::{Ring, DOORBELL_PAGES, FORK_BEGINS, FORK_ENDED, NOTICE_DOFORK, NOTICE_DONTFORK};
+use memfit_wire::{Ring, DOORBELL_PAGES, FORK_BEGINS, FORK_ENDED, NOTICE_DOFORK, NOTICE_DONTFORK, NO_THREAD};
 
 /// Held by a thread that forks, from before the fork until after it in parent and child, and by the
 /// stub thread while the process becomes a paged one. 0: free, 1: held, 2: held with waiters.
@@ -29,6 +29,10 @@ static MASK: AtomicU64 = AtomicU64::new(0);
 const STACK_PAGES: usize = 8;
 /// Bytes on both sides of `errno` that hold glibc's thread-local variables.
 const THREAD_BYTES: usize = 256;
+/// How often an announced child tries to start its stub thread, and the time between two tries, ms:
+/// under a limit of tasks (pids.max, RLIMIT_NPROC) there may be a place soon.
+const TRIES: usize = 200;
+const BETWEEN_TRIES: i64 = 10;
 /// Most streams that are touched: a longer chain is corrupt.
 const STREAMS_MAX: usize = 1 << 20;
 /// Offsets in `FILE` on x86-64, part of its ABI: the next stream, the lock. Bytes of a lock.
@@ -154,9 +158,19 @@ pub extern "C" fn after_in_child() {
     access::forget();
     // The child does not inherit the window.
     locked::keep(0, 0);
-    let started = agent::start(true, token);
-    if token != 0 && !started {
-        agent::die();
+    let mut started = agent::start(true, token);
+    if token != 0 {
+        for _ in 1..TRIES {
+            if started {
+                break;
+            }
+            sys::futex_wait(&READY, 0, BETWEEN_TRIES);
+            started = agent::start(true, token);
+        }
+        if !started {
+            socket::ask(NO_THREAD, 0, token);
+            agent::die();
+        }
     }
     // Pages of a child of a paged process may be evicted. Until its stub holds the userfaultfd
     // through which they come back, they would read as zeros if pager and launcher died.

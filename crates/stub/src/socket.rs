@@ -63,13 +63,14 @@ pub fn remove_place() {
     }
 }
 
-/// Sends a request on a connection of its own, without the stub thread. Returns the kind of the
-/// answer, 0 if there is none.
-pub fn ask(kind: u32, flags: u32) -> u32 {
+/// Sends a request with these flags and this token on a connection of its own, without the stub
+/// thread. Returns the kind of the answer, 0 if there is none.
+pub fn ask(kind: u32, flags: u32, token: u64) -> u32 {
     // SAFETY: all-zero is a valid message.
     let mut request: FromStub = unsafe { zeroed() };
     request.kind = kind;
     request.flags = flags;
+    request.token = token;
     ask_with(&mut request, None)
 }
 

@@ -16,7 +16,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 pub const PAGE_BYTES: usize = 4096;
 
 /// Protocol version. Pager and stub refuse any other.
-pub const VERSION: u32 = 12;
+pub const VERSION: u32 = 13;
 /// First word of each message from the stub: "memF".
 pub const MAGIC: u32 = 0x466d_656d;
 
@@ -113,6 +113,10 @@ pub const RELEASE: u32 = 23;
 /// range [`FromStub::segment`] with a userfaultfd of its own, and the kernel returned EBUSY. The
 /// answer is [`STAY`] when the pager has unregistered the range.
 pub const OWN_UFFD: u32 = 17;
+
+/// The thread of a fork child to pager, on a connection of its own: the announced child
+/// [`FromStub::token`] cannot have a stub thread. After the answer it kills itself.
+pub const NO_THREAD: u32 = 24;
 
 /// Pager to stub: /proc/PID/pagemap of the process, for the ATTACH that follows.
 pub const PAGEMAP: u32 = 14;
@@ -244,7 +248,7 @@ pub struct FromStub {
     pub doorbell: u64,
     /// HELLO of an announced fork child: the pager's number of the fork. GREETING: where the stack
     /// of the first thread began, as in `/proc/PID/stat`; another program in the same process has
-    /// another value. FILE: the file offset. Else 0.
+    /// another value. FILE: the file offset. NO_THREAD: as in HELLO. Else 0.
     pub token: u64,
     /// GREETING: address of the `syscall` instruction for the clone of the stub thread; else 0.
     pub entry: u64,

@@ -176,6 +176,32 @@ fn fork_children_for_whom_there_is_no_thread_die_alone() {
     }
 }
 
+/// Without fork events a child cannot be served without a thread of its own.
+#[test]
+fn fork_children_that_get_no_thread_die_alone() {
+    let Some(bench) = Bench::ordinary("many_threads", &["gcc"]) else { return };
+    bench.file("pages.h", include_str!("../workloads/pages.h"));
+    let Some(_) = bench.compile(&["gcc"], "many", include_str!("../workloads/many_children.c")) else { return };
+    let mut without = 0;
+    // A served child takes three tasks: itself, its stub's, and the pager's for it. One of three
+    // limits leaves room for the first alone.
+    for limit in [20, 21, 22] {
+        let group = match Cgroup::of_tasks(limit) {
+            Ok(group) => group,
+            Err(why) => return skip("fork_children_that_get_no_thread_die_alone", &why),
+        };
+        let (mut command, user) = (group.shell(), bench.memfit());
+        command.arg(user.get_program()).args(user.get_args()).arg("run");
+        let (ran, stats) = bench.managed_by(command, "exec ./many 30", BUDGET);
+        assert_contents_eq!((ran.code, &*ran.out), (Some(0), &b"wrong: 0\n"[..]), "{}\n{:#}", ran.err, stats.json);
+        assert!(group.tasks_refused() > 0, "the limit of {limit} was not met\n{}", ran.err);
+        let killed = ran.err.matches("killed process").count();
+        assert!(ran.err.contains(&format!("killed: {killed}, ")), "each of them is named\n{}", ran.err);
+        without += ran.err.matches("no thread for memfit in it").count();
+    }
+    assert!(without > 0, "no child lacked a thread of its own");
+}
+
 /// A userfaultfd gives access to all of a process's memory.
 #[test]
 fn a_process_cannot_take_the_userfaultfd_of_another() {
