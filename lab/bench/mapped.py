@@ -1,7 +1,9 @@
 """Files that programs map: time and bytes read with `memfit run --files` against the kernel's page cache, cold, at the
 same total memory."""
+import contextlib
 import os
 import random
+import subprocess
 
 import configs
 import workloads
@@ -16,6 +18,9 @@ BUDGET_PCT = 33
 COUNTS = {"random": 200_000, "skewed": 200_000, "scan": 2}
 QUICK_ACCESSES = 8_000
 DATA = ("text", "noise")
+#: Programs that look records up at random, and how many (workloads/readers.py).
+READERS = ("numpy", "sqlite", "lmdb")
+LOOKUPS, QUICK_LOOKUPS = 50_000, 2_000
 KERNEL, ADVISED, MEMFIT = "kernel", "kernel, MADV_RANDOM", "memfit --files"
 
 
@@ -32,6 +37,30 @@ def make_file(bench, data, mib):
             os.fsync(f.fileno())
         os.rename(path + ".new", path)
     return path
+
+
+def reader(what, kind, path, count):
+    python = workloads.find_python(["sqlite3" if kind == "sqlite" else kind])
+    return [python, f"{workloads.HERE}/workloads/readers.py", what, kind, path, str(count)]
+
+
+def make_readers(bench, mib, points):
+    """The file of each program that reads records; a point of a program that is not installed says so."""
+    files = {}
+    for point in points:
+        kind = point["data"]
+        path = files[kind] = f"{bench.out}/{kind}-{mib}"
+        try:
+            make = reader("make", kind, path + ".new", mib)
+            if not os.path.exists(path):
+                with contextlib.suppress(FileNotFoundError):
+                    os.remove(path + ".new")
+                subprocess.run(make, capture_output=True, check=True, timeout=300)
+                os.sync()
+                os.rename(path + ".new", path)
+        except (workloads.Missing, OSError, subprocess.SubprocessError) as error:
+            point["status"], point["why"] = "skipped", str(error)
+    return files
 
 
 def make_cold(bench):
@@ -62,6 +91,10 @@ def run(bench, log):
             points.append({"data": data, "order": order, "count": count, "mib": mib, "budget_bytes": budget,
                            "status": "ok", "why": "", "runs": {name: [] for name in names}})
     files = {data: make_file(bench, data, mib) for data in DATA}
+    lookups = [{"data": kind, "order": "lookups", "count": QUICK_LOOKUPS if quick else LOOKUPS, "mib": mib, "budget_bytes": budget,
+                "status": "ok", "why": "", "runs": {KERNEL: [], MEMFIT: []}} for kind in READERS]
+    files |= make_readers(bench, mib, lookups)
+    points += lookups
     for _ in range(bench.options.rounds):
         for point in points:
             for name in point["runs"]:
@@ -74,6 +107,8 @@ def one_run(bench, point, name, path, log):
     bench.check_time()
     make_cold(bench)
     cmd = [f"{bench.out}/bin/mapread", path, point["order"], str(point["count"])]
+    if point["data"] in READERS:
+        cmd = reader("read", point["data"], path, point["count"])
     stats, limit = f"{bench.out}/run.stats", point["budget_bytes"]
     if name == ADVISED:
         cmd.append("advised")

@@ -501,7 +501,7 @@ class Summaries(unittest.TestCase):
         self.assertEqual(s["entries"], {"a": 0.1, "b": 0.3})
 
     def test_what_the_pool_refused_was_not_written_back(self):
-        refused = {"incompressible": 1, "by_entropy": 0, "in_advance": 2}
+        refused = {"incompressible": 1, "by_entropy": 0, "by_need": 0, "in_advance": 2}
         counts = lambda written, full: {"to_swap": written, "rejected": {**refused, "pool_full": full}}
         run = {**run_of(), "samples": [{"evictions": counts(10, 3)}]}
         self.assertEqual(engine.written_back(run), 4)

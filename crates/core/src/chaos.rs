@@ -4,7 +4,7 @@
 use crate::blocks::{block_of, byte_in_block};
 use crate::budget::{Sizes, LEVELS};
 use crate::driver::Seen;
-use crate::pool::{Slot, Span};
+use crate::pool::{Move, Runs, Slot, Span};
 use crate::sample::{mix, SPLITMIX_STEP};
 use crate::scheme::{ReclaimKind, Scheme, SwapFormat, AXES, NUMBERS};
 use crate::trace::Encoder;
@@ -213,8 +213,7 @@ impl World {
         let Effects { moves, spans, extents, .. } = self.core.take_effects();
         for step in moves {
             self.count("moves");
-            let (from, to) = (step.from.byte() as usize, step.to.byte() as usize);
-            self.memory.copy_within(from..from + step.len as usize, to);
+            self.carry_out(&step);
         }
         self.freed(&spans);
         for (extent, _) in extents {
@@ -222,8 +221,14 @@ impl World {
         }
     }
 
-    fn read(&self, slot: Slot, len: u32) -> Vec<u8> {
-        self.memory[slot.byte() as usize..][..len as usize].to_vec()
+    fn carry_out(&mut self, step: &Move) {
+        for (from, to, len) in step.pieces() {
+            self.memory.copy_within(from as usize..from as usize + len, to as usize);
+        }
+    }
+
+    fn read(&self, runs: &Runs) -> Vec<u8> {
+        runs.parts().flat_map(|(at, part)| &self.memory[at as usize..][..part.len()]).copied().collect()
     }
 
     fn slot_key(slot: StagingSlot) -> (u32, u32) {
@@ -231,15 +236,15 @@ impl World {
     }
 
     /// The bytes of a load's source; `None` for a page of a file.
-    fn bytes(&self, source: Source) -> Option<Vec<u8>> {
-        Some(match source {
+    fn bytes(&self, source: &Source) -> Option<Vec<u8>> {
+        Some(match *source {
             Source::Zero => Vec::new(),
             Source::Word(word) => return Some(word.to_le_bytes().to_vec()),
             Source::Staged(slot) => {
                 let content = self.staging[&World::slot_key(slot)];
                 coded(content, 4096)
             }
-            Source::Pooled { slot, len, .. } => self.read(slot, len),
+            Source::Pooled { ref runs, .. } => self.read(runs),
             Source::File => return None,
             Source::Swapped { extent, len, .. } if self.log() => self.log[&extent.unit][..usize::from(len)].to_vec(),
             Source::Swapped { extent, len, .. } => {
@@ -254,7 +259,7 @@ impl World {
             assert_eq!(load.source, Source::Zero, "page {:?} had nothing", load.page);
             return;
         };
-        match (load.source, self.bytes(load.source)) {
+        match (&load.source, self.bytes(&load.source)) {
             (Source::Zero, _) => panic!("page {:?} reads as zeros", load.page),
             (Source::File, _) => assert!(is_file(content), "an anonymous page {:?} was dropped", load.page),
             (source, Some(bytes)) => {
@@ -278,7 +283,7 @@ impl World {
                 .iter()
                 .map(|load| {
                     let content = number_of(load.page).and_then(|number| self.procs[p].pages.get(&number));
-                    (*load, content.copied())
+                    (load.clone(), content.copied())
                 })
                 .collect();
             if all.iter().any(|(load, _)| load.page < at(number)) {
@@ -441,12 +446,14 @@ impl World {
             let freed = self.core.take_freed_frames();
             self.freed(&freed);
             let placed = self.core.compressed(item.object, coded_as);
-            if let Placed::Pool { slot, grew, .. } = placed {
+            if let Placed::Pool { runs, grew, .. } = &placed {
                 for frame in grew.iter() {
                     assert!(!std::mem::replace(&mut self.in_use[frame.0 as usize], true), "{frame:?} is in use");
                 }
                 let bytes = coded(content, if matches!(coded_as, Coded::Bytes { .. }) { len } else { 4096 });
-                self.memory[slot.byte() as usize..][..bytes.len()].copy_from_slice(&bytes);
+                for (at, part) in runs.parts() {
+                    self.memory[at as usize..][..part.len()].copy_from_slice(&bytes[part]);
+                }
                 self.held.insert(item.object.0, content);
             }
             self.apply_effects();
@@ -484,7 +491,7 @@ impl World {
         self.core.pick_writeback(pressed, bytes, &mut victims);
         self.apply_effects();
         if self.log() {
-            let taken: u32 = victims.iter().map(|v| crate::swap_log::stored_bytes(v.len)).sum();
+            let taken: u32 = victims.iter().map(|v| crate::swap_log::stored_bytes(v.runs.len())).sum();
             assert!(taken <= bytes, "{taken} bytes for a batch of {bytes}");
         }
         let count = victims.len();
@@ -494,13 +501,13 @@ impl World {
 
     /// Begins to write the next chosen objects.
     fn begin_write(&mut self) {
-        let Some(first) = self.chosen.front().copied() else { return };
+        let Some(first) = self.chosen.front().cloned() else { return };
         let flight = match self.scheme.swap_format.kind {
             SwapFormat::CompressedBatches => {
                 let block = block_of(first.to.unwrap());
                 let same = self.chosen.iter().take_while(|v| block_of(v.to.unwrap()) == block).count();
                 let items: Vec<_> = self.chosen.drain(..same).collect();
-                let bytes = self.read(Slot { frame: first.slot.frame, offset: 0 }, 4096);
+                let bytes = self.read(&Runs::one(Slot { frame: first.runs.slot().frame, offset: 0 }, 4096));
                 Flight { block, bytes, items: items.iter().map(|v| (v.object, v.to.unwrap())).collect() }
             }
             SwapFormat::RawSlots => {
@@ -515,7 +522,7 @@ impl World {
             SwapFormat::CompressedExtents => {
                 self.chosen.pop_front();
                 self.next_extent += 1;
-                let bytes = self.read(first.slot, first.len);
+                let bytes = self.read(&first.runs);
                 self.log.insert(self.next_extent, bytes.clone());
                 Flight { block: 0, bytes, items: vec![(first.object, Extent { unit: self.next_extent })] }
             }
@@ -538,7 +545,7 @@ impl World {
     /// The page, decompressed.
     fn owner_content(&self, victim: &WriteBack) -> Vec<u8> {
         let content = self.held[&victim.object.0];
-        assert_eq!(self.read(victim.slot, victim.len), coded(content, victim.len), "bytes of {victim:?}");
+        assert_eq!(self.read(&victim.runs), coded(content, victim.runs.len()), "bytes of {victim:?}");
         coded(content, 4096)
     }
 
@@ -619,8 +626,7 @@ impl World {
             91..93 => {
                 let moves = self.core.compact(8);
                 for step in moves {
-                    let (from, to) = (step.from.byte() as usize, step.to.byte() as usize);
-                    self.memory.copy_within(from..from + step.len as usize, to);
+                    self.carry_out(&step);
                 }
                 self.apply_effects();
             }

@@ -81,6 +81,8 @@ pub struct Counters {
     pub stored_raw: u64,
     /// Not compressed: rejected by entropy.
     pub by_entropy: u64,
+    /// Not compressed: the process needs too little memory.
+    pub by_need: u64,
     /// Not compressed: evicted by background reclaim, under a scheme that routes by origin.
     pub in_advance: u64,
     /// Not stored in the pool because it was full.

@@ -352,6 +352,7 @@ impl Core {
         let Answer { moved, dropped, park, file } = answer;
         let area = self.table.proc(proc).area;
         let leaves = self.leaving.contains(&proc);
+        let compressed = self.judge_need(proc);
         let before = self.counters.evicted;
         for i in 0..pages {
             let page = Page(first.0 + u64::from(i));
@@ -364,6 +365,9 @@ impl Core {
                 let fetched = self.table.fetched(proc, page);
                 let file = file >> i & 1 == 1;
                 let object = self.objects.create(slot, region(proc, page), page.run(), fetched, file);
+                if !compressed {
+                    self.objects.keep_out(object);
+                }
                 if !file {
                     self.pool_control.reserve_for(object, proc, page);
                 }

@@ -6,13 +6,13 @@ use crate::engine::Core;
 use crate::entry::{Entry, Unfilled};
 use crate::ids::{Extent, ObjectId, Page, PageRange, ProcId, StagingSlot};
 use crate::object::Place;
-use crate::pool::Slot;
+use crate::pool::{Runs, Slot};
 use crate::streams::Window;
 use crate::table::Age;
 use alloc::vec::Vec;
 
 /// Where the bytes of a page are that must be filled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
     /// The page was never touched: zeros.
     Zero,
@@ -23,9 +23,7 @@ pub enum Source {
     /// Compressed in the pool: `codec` 0 is raw.
     Pooled {
         /// Where.
-        slot: Slot,
-        /// Bytes.
-        len: u32,
+        runs: Runs,
         /// Codec number.
         codec: u8,
     },
@@ -46,7 +44,7 @@ pub enum Source {
 }
 
 /// One page to fill. The source stays valid until [`Core::loaded`] is called for it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Load {
     /// The page.
     pub page: Page,
@@ -55,7 +53,7 @@ pub struct Load {
 }
 
 /// How to serve a fault.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
     /// Fill the pages listed.
     Load,
@@ -250,14 +248,11 @@ impl Core {
         match self.objects.place_of(id) {
             Place::Staged(slot) | Place::Compressing(slot) | Place::WritingRaw(slot) => Source::Staged(slot),
             Place::Filled(word) => Source::Word(self.objects.fills.word(word)),
-            Place::Pooled(handle) | Place::Writing(handle) => {
-                let (slot, len) = self.pool.slot(handle);
-                Source::Pooled { slot, len, codec }
-            }
+            Place::Pooled(handle) | Place::Writing(handle) => Source::Pooled { runs: self.pool.runs(handle), codec },
             Place::Swapped(extent) => match self.pool_control.clean_frame(extent) {
                 Some(frame) => {
                     let slot = Slot { frame, offset: byte_in_block(extent) as u16 };
-                    Source::Pooled { slot, len: u32::from(len), codec }
+                    Source::Pooled { runs: Runs::one(slot, u32::from(len)), codec }
                 }
                 None => {
                     let keep = self.objects.keeps(id) || self.pool_control.keeps_slots();

@@ -47,6 +47,8 @@ struct Object {
     pins: u16,
 }
 
+/// Flag in the length of a staged object: the pool does not take it.
+const KEPT_OUT: u16 = 1 << 15;
 const FREE: u8 = 15;
 /// Mask of the place in the tag.
 const PLACE: u8 = 15;
@@ -414,6 +416,16 @@ impl Objects {
     /// Whether it is a clean page of a file.
     pub fn is_file(&self, id: ObjectId) -> bool {
         self.all[id.0 as usize].tag & FILE != 0
+    }
+
+    /// The pool shall not take this staged object.
+    pub fn keep_out(&mut self, id: ObjectId) {
+        self.all[id.0 as usize].len = KEPT_OUT;
+    }
+
+    /// Whether the pool does not take this object, which is staged or being compressed.
+    pub fn is_kept_out(&self, id: ObjectId) -> bool {
+        self.all[id.0 as usize].len == KEPT_OUT
     }
 
     /// Sets codec number and stored length in bytes.

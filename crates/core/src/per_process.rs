@@ -15,7 +15,7 @@
 use crate::core_call::CoreCall;
 use crate::engine::Core;
 use crate::evict::{Victim, BATCH_VICTIMS};
-use crate::ids::{ObjectId, Page, PageRange, ProcId, NIL, RUN_PAGES};
+use crate::ids::{ObjectId, Page, PageRange, ProcId, NIL, PAGE_BYTES, RUN_PAGES};
 use crate::object::Place;
 use crate::table::Proc as Process;
 use alloc::vec::Vec;
@@ -117,6 +117,23 @@ impl Core {
     /// Whether processes leave as a whole now.
     pub fn processes_leave(&self) -> bool {
         !self.leaving.is_empty()
+    }
+
+    /// Whether the pool takes the pages of a process: it has needed enough memory
+    /// (`admission.need_permille`). Tuduce and Gross 2005, section 4: a monitor switches
+    /// compression on for large applications.
+    pub fn is_compressed(&self, proc: ProcId) -> bool {
+        self.tunables.scheme.admission.need_permille == 0 || self.table.proc(proc).compressed
+    }
+
+    /// The same, by what the process has now.
+    pub(crate) fn judge_need(&mut self, proc: ProcId) -> bool {
+        let threshold = u64::from(self.tunables.scheme.admission.need_permille);
+        let budget = self.tunables.sizes.budget;
+        let process = self.table.proc_mut(proc);
+        let has = (process.present_pages + process.out_pages) * PAGE_BYTES * 1000;
+        process.compressed = has * if process.compressed { 2 } else { 1 } >= threshold * budget;
+        process.compressed
     }
 
     /// Evicted pages of a process.

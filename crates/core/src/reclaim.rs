@@ -7,7 +7,7 @@ use crate::fault::Stored;
 use crate::grow::reserve_tight;
 use crate::ids::{ObjectId, StagingSlot, NIL, PAGE_BYTES};
 use crate::object::Place;
-use crate::pool::{Slot, Span};
+use crate::pool::{Runs, Span};
 use crate::replacement::{ReplacementMode, Zpage};
 use crate::scheme::{AdmissionKind, Classes, RoutingKind, SwapFormat};
 use alloc::vec::Vec;
@@ -43,17 +43,17 @@ pub enum Coded {
 }
 
 /// Where the caller must put the coded bytes before it releases the core lock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Placed {
     /// Nowhere: the page is same-filled or clean, was dropped, or is gone. It has left staging.
     Nothing,
     /// Nowhere: a fault reads the page, and it stays staged.
     Refaulted,
-    /// Copy the coded bytes (or, for [`Coded::Incompressible`], the page) to this slot. `grew` says
-    /// which frames came into use.
+    /// Copy the coded bytes (or, for [`Coded::Incompressible`], the page) into the pool. `grew`
+    /// says which frames came into use.
     Pool {
         /// Where.
-        slot: Slot,
+        runs: Runs,
         /// New frames.
         grew: Span,
         /// With it units of the pool became due. Compress no further: the next write-back takes
@@ -106,6 +106,7 @@ impl Core {
             || scheme.admission.kind == AdmissionKind::None
             || scheme.routing.kind == RoutingKind::ByOrigin
             || scheme.classes == Classes::FileDropped
+            || scheme.admission.need_permille > 0
             || self.tries_files()
     }
 
@@ -158,10 +159,13 @@ impl Core {
             _ => false,
         };
         let unwanted = file && self.tries_files() && !self.file_trial.admits();
-        if !in_advance && !by_entropy && !not_pooled && !unwanted && admission != AdmissionKind::None {
+        let by_need = !in_advance && !by_entropy && !file && self.objects.is_kept_out(id);
+        let left_out = in_advance || by_entropy || not_pooled || unwanted || by_need;
+        if !left_out && admission != AdmissionKind::None {
             return None;
         }
         let placed = self.leave_out(id, slot)?;
+        self.counters.by_need += u64::from(by_need);
         self.counters.in_advance += u64::from(in_advance);
         self.counters.by_entropy += u64::from(by_entropy);
         Some(placed)
@@ -307,16 +311,17 @@ impl Core {
         self.objects.judge(id);
         self.objects.place(id, Place::Pooled(placed.handle));
         self.counters.compressed += u64::from(codec != 0);
-        let due = self.stored_in_pool(id, placed, len);
-        Placed::Pool { slot: placed.slot, grew: placed.grew, due }
+        let due = self.stored_in_pool(id, &placed, len);
+        Placed::Pool { runs: placed.runs, grew: placed.grew, due }
     }
 
     /// Whether units of the pool became due.
-    fn stored_in_pool(&mut self, id: ObjectId, placed: crate::pool::Placed, len: u32) -> bool {
+    fn stored_in_pool(&mut self, id: ObjectId, placed: &crate::pool::Placed, len: u32) -> bool {
         let file = self.objects.is_file(id);
         let unit = self.pool.unit(placed.handle);
-        if placed.slot.offset == 0 {
-            self.pool_control.buffer_begun(placed.slot.frame);
+        let slot = placed.runs.slot();
+        if slot.offset == 0 {
+            self.pool_control.buffer_begun(slot.frame);
         }
         if let Some(selective) = &mut self.pool_control.selective {
             selective.entered(len, file);

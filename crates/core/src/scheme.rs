@@ -212,7 +212,7 @@ part! {
     /// Axis `admission`, see [`NUMBERS`].
     Admission {
         [AdmissionKind = AdmissionKind::SizeCap]
-        max_len, busy_max_len, cap_below_percent, raw_percent, offered_window,
+        max_len, busy_max_len, cap_below_percent, raw_percent, offered_window, need_permille,
     }
 }
 part! {
@@ -364,6 +364,9 @@ pub static NUMBERS: &[Number] = &[
          pages as it holds. 0: all go to the swap tier at once"),
     number!(admission.offered_window = 0, 0..=1, "0 or 1",
         "Entropy: 1 counts only pages that were offered before in the window of hits, 0 every page that comes in"),
+    number!(admission.need_permille = 0, 0..=1000, "permille of the budget",
+        "The pool takes the pages of a process once its pages, in memory and outside, are as much as this, and as long as \
+         they are half as much; those of others go to the swap tier, if there is one. 0: of all processes"),
     number!(pool.chain_frames = 4, 1..=8, "frames of 4 KiB",
         "zsmalloc: most frames that share slots. More waste less at the end of a zspage, but are emptied more rarely"),
     number!(pool.block_bytes = 128, 32..=4096, "bytes, a power of two",

@@ -99,6 +99,8 @@ pub(crate) struct Proc {
     pub protected: bool,
     /// Entries that are Out.
     pub out_pages: u64,
+    /// The pool takes its pages ([`Core::is_compressed`](crate::Core::is_compressed)).
+    pub compressed: bool,
 }
 
 /// Run number that stands for "none".
@@ -207,6 +209,7 @@ impl Table {
             judged_to: 0,
             protected: false,
             out_pages: 0,
+            compressed: false,
         };
         match self.procs.iter().position(Option::is_none) {
             Some(i) => {

@@ -6,7 +6,7 @@ use crate::engine::{movable, Core};
 use crate::fault::Stored;
 use crate::ids::{Extent, ObjectId, NIL, PAGE_BYTES};
 use crate::object::Place;
-use crate::pool::{Handle, Slot, Unit, UnitView};
+use crate::pool::{Handle, Runs, Unit, UnitView};
 use crate::pool_control::Sealed;
 use crate::replacement::{ReplacementMode, Zpage};
 use crate::scheme::SwapFormat;
@@ -26,14 +26,12 @@ const AHEAD_PART: u32 = 64;
 const AHEAD_FRAMES: u32 = 16;
 
 /// A pooled object to write to the swap tier. Its bytes stay until [`Core::written`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WriteBack {
     /// The object with its contents.
     pub object: ObjectId,
     /// Where the bytes are.
-    pub slot: Slot,
-    /// Bytes.
-    pub len: u32,
+    pub runs: Runs,
     /// Codec number.
     pub codec: u8,
     /// Its place in the swap tier, if the swap format uses blocks. A raw slot takes the
@@ -84,7 +82,7 @@ impl Core {
                 if self.objects.pinned(id) {
                     continue;
                 }
-                let (slot, len) = self.pool.slot(handle);
+                let len = self.pool.len(handle);
                 if self.drop_file(id) {
                     dropped += len;
                     if dropped >= DROPPED_BYTES {
@@ -109,23 +107,15 @@ impl Core {
                 };
                 bytes += takes;
                 self.pool_control.leaving += u32::from(raw);
-                self.begin_write(id, handle, slot, len, to, out);
+                self.begin_write(id, handle, to, out);
             }
         }
     }
 
-    fn begin_write(
-        &mut self,
-        id: ObjectId,
-        handle: Handle,
-        slot: Slot,
-        len: u32,
-        to: Option<Extent>,
-        out: &mut Vec<WriteBack>,
-    ) {
+    fn begin_write(&mut self, id: ObjectId, handle: Handle, to: Option<Extent>, out: &mut Vec<WriteBack>) {
         let (codec, _) = self.objects.codec(id);
         self.objects.place(id, Place::Writing(handle));
-        out.push(WriteBack { object: id, slot, len, codec, to });
+        out.push(WriteBack { object: id, runs: self.pool.runs(handle), codec, to });
     }
 
     /// Drops a clean page of a file, which needs no write (ezswap, rule C8). Returns whether it was
@@ -206,7 +196,7 @@ impl Core {
                 dropped += 1;
                 continue;
             }
-            let (slot, len) = self.pool.slot(handle);
+            let len = self.pool.len(handle);
             let to = match self.pool_control.format() {
                 SwapFormat::CompressedExtents if stored_bytes(len) > *room => {
                     *room = 0;
@@ -216,14 +206,17 @@ impl Core {
                     *room -= stored_bytes(len);
                     None
                 }
-                SwapFormat::CompressedBatches => Some(blocks::extent(block, u32::from(slot.offset))),
+                SwapFormat::CompressedBatches => {
+                    let offset = self.pool.runs(handle).slot().offset;
+                    Some(blocks::extent(block, u32::from(offset)))
+                }
                 SwapFormat::RawSlots => match self.pool_control.slot(id) {
                     Some(slot) => Some(blocks::extent(slot, 0)),
                     None => continue,
                 },
             };
             writing += 1;
-            self.begin_write(id, handle, slot, len, to, out);
+            self.begin_write(id, handle, to, out);
         }
         if block != NIL {
             // The write holds the block until the result of its last object is reported.
@@ -255,7 +248,7 @@ impl Core {
 
     /// Removes an object from the pool. Returns how many frames became free.
     pub(crate) fn unpool(&mut self, id: ObjectId, handle: Handle) -> u32 {
-        let (unit, len) = (self.pool.unit(handle), self.pool.slot(handle).1);
+        let (unit, len) = (self.pool.unit(handle), self.pool.len(handle));
         let before = matches!(self.pool_control.mode, ReplacementMode::Policy(_)).then(|| self.pool.view(unit));
         let mut span = self.pool.remove(handle);
         self.pool_control.full = false;

@@ -3,8 +3,8 @@
 //!
 //! The area follows its own free room, not single accesses. `F` is what can still take pages,
 //! bytes: the free blocks, but no more than the pages of the present mean size that the free
-//! comp-page entries can name. It is 0 if a page did not fit since the last check: the blocks of a
-//! page lie in a row here ([`crate::pool::zones`]), so free blocks without such a row take no page.
+//! comp-page entries can name. It is 0 if a page did not fit since the last check: free blocks and
+//! free entries may be those of different zones, which take no page.
 //!
 //! ```text
 //! F < grow_below zones      the area grows by a zone, up to max_zones
@@ -17,8 +17,8 @@
 //! is at least one zone.
 //!
 //! The paper switches compression on by comparing the free memory of the system with a threshold,
-//! for one application at a time, and prints neither. Here the whole tree is one application, and
-//! the threshold is the low watermark: checks come in rounds of reclaim only.
+//! which it does not print. Here that is the low watermark: checks come in rounds of reclaim only.
+//! Which processes are compressed says [`crate::Core::is_compressed`].
 //! [`crate::pool::zones`] says what the pool does with a smaller limit; reclaim provides the memory
 //! for another zone.
 
@@ -273,7 +273,7 @@ mod tests {
         }
         let mut sizing = new(4);
         sizing.missed();
-        assert_eq!(due(&mut sizing, ZONE), Some(5 * 1024), "a page found no row of blocks");
+        assert_eq!(due(&mut sizing, ZONE), Some(5 * 1024), "a page found no zone");
         assert_eq!(due(&mut sizing, ZONE), None);
     }
 }

@@ -26,7 +26,7 @@ fn a_page_that_a_fill_found_present() {
     let (mut core, id) = core();
     let page = Page(7);
     let (answer, loads) = fault(&mut core, id, page);
-    assert_eq!((answer, loads[0]), (Fault::Load, Load { page, source: Source::Zero }));
+    assert_eq!((answer, &loads[0]), (Fault::Load, &Load { page, source: Source::Zero }));
     core.loaded(id, page, Filled::Exists);
     loads[1..].iter().for_each(|load| core.loaded(id, load.page, Filled::Done));
     assert_eq!(core.entry(id, page), Entry::Lazy);

@@ -4,7 +4,9 @@
 //! checks them. An overlap or a lost move shows as a wrong byte, a frame freed too early as poison.
 //! After each step it also checks the units: each object is in one, and the views match.
 
-use memfit_core::pool::{find, Handle, Move, Pool, PoolEntry, PoolFull, PoolParams, Slot, Span, Unit, LEN_MAX, POOLS};
+use memfit_core::pool::{
+    find, Handle, Move, Pool, PoolEntry, PoolFull, PoolParams, Runs, Slot, Span, Unit, LEN_MAX, POOLS,
+};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -119,12 +121,15 @@ impl Model {
         let object = Object { len, seed: self.placed };
         self.placed += 1;
         assert!(self.objects.insert(placed.handle, object).is_none(), "the handle was in use");
-        assert_eq!(self.pool.slot(placed.handle), (placed.slot, len));
+        assert_eq!((&self.pool.runs(placed.handle), self.pool.len(placed.handle)), (&placed.runs, len));
         let unit = self.pool.unit(placed.handle);
         assert!(!self.sealed.contains(&unit), "its unit is sealed");
         assert!(!self.clean.contains(&unit), "it is read");
-        let at = self.range(placed.slot, len);
-        self.bytes[at].iter_mut().zip(pattern(object)).for_each(|(byte, new)| *byte = new);
+        let mut bytes = pattern(object);
+        for (at, part) in placed.runs.parts() {
+            let at = self.range(at, part.len());
+            self.bytes[at].iter_mut().zip(&mut bytes).for_each(|(byte, new)| *byte = new);
+        }
     }
 
     fn at(&self, rank: usize) -> Option<Handle> {
@@ -154,7 +159,7 @@ impl Model {
             return;
         }
         assert!(span.is_empty(), "frames of a unit in use became free");
-        let (before, mut moves) = (self.slots(), Vec::new());
+        let (before, mut moves) = (self.places(), Vec::new());
         self.pool.tidy(unit, &|handle| !stays(handle, stay), &mut moves);
         self.carry_out(&before, &moves, stay);
         assert!(moves.iter().all(|step| self.pool.unit(step.handle) == unit), "only its own objects are moved");
@@ -178,7 +183,7 @@ impl Model {
     }
 
     fn compact(&mut self, max: usize, stay: u32) {
-        let (before, mut moves, mut freed) = (self.slots(), Vec::new(), Vec::new());
+        let (before, mut moves, mut freed) = (self.places(), Vec::new(), Vec::new());
         let units = self.units();
         self.pool.compact(max, &|handle| !stays(handle, stay), &mut moves, &mut freed);
         assert!(moves.len() <= max);
@@ -196,21 +201,25 @@ impl Model {
         self.objects.keys().map(|&handle| (self.pool.unit(handle), handle)).collect()
     }
 
-    fn slots(&self) -> BTreeMap<Handle, Slot> {
-        self.objects.keys().map(|&handle| (handle, self.pool.slot(handle).0)).collect()
+    fn places(&self) -> BTreeMap<Handle, Runs> {
+        self.objects.keys().map(|&handle| (handle, self.pool.runs(handle))).collect()
     }
 
-    /// Copies the bytes of the moves, and checks that no other object changed its slot.
-    fn carry_out(&mut self, before: &BTreeMap<Handle, Slot>, moves: &[Move], stay: u32) {
-        let mut slots = before.clone();
-        for &Move { handle, from, to, len } in moves {
-            assert!(!stays(handle, stay), "{handle:?} was not to be moved");
-            assert_eq!(len, self.objects[&handle].len);
-            assert_eq!(slots.insert(handle, to), Some(from), "{handle:?} moves from where it is");
-            let (source, target) = (self.range(from, len), self.range(to, len));
-            self.bytes.copy_within(source, target.start);
+    /// Copies the bytes of the moves, and checks that no other object changed its place.
+    fn carry_out(&mut self, before: &BTreeMap<Handle, Runs>, moves: &[Move], stay: u32) {
+        let mut places = before.clone();
+        for step in moves {
+            let Move { handle, from, to } = step;
+            assert!(!stays(*handle, stay), "{handle:?} was not to be moved");
+            assert_eq!([from.len(), to.len()], [self.objects[handle].len; 2]);
+            let old = places.insert(*handle, to.clone());
+            assert_eq!(old.as_ref(), Some(from), "{handle:?} moves from where it is");
+            for (from, to, bytes) in step.pieces() {
+                let (source, target) = (self.range(from, bytes), self.range(to, bytes));
+                self.bytes.copy_within(source, target.start);
+            }
         }
-        assert_eq!(slots, self.slots(), "slots change by moves");
+        assert_eq!(places, self.places(), "places change by moves");
     }
 
     /// Each object is in one unit, and the views of the units match.
@@ -234,12 +243,12 @@ impl Model {
         assert_eq!(sealed, self.sealed.len(), "a seal ends with its unit");
     }
 
-    /// Bytes of an object in the area; all of them must be in frames in use.
-    fn range(&self, slot: Slot, len: u32) -> std::ops::Range<usize> {
-        let start = slot.byte() as usize;
-        let end = start + len as usize;
+    /// Bytes in the area; all of them must be in frames in use.
+    fn range(&self, at: u64, bytes: usize) -> std::ops::Range<usize> {
+        let start = at as usize;
+        let end = start + bytes;
         for frame in start / FRAME..=(end - 1) / FRAME {
-            assert!(self.frames.contains(&(frame as u32)), "{slot:?} + {len} is in frames in use");
+            assert!(self.frames.contains(&(frame as u32)), "{at} + {bytes} is in frames in use");
         }
         start..end
     }
@@ -253,9 +262,10 @@ impl Model {
 
     fn verify(&self, handle: Handle) {
         let object = self.objects[&handle];
-        let (slot, len) = self.pool.slot(handle);
-        assert_eq!(len, object.len);
-        assert!(self.bytes[self.range(slot, len)].iter().copied().eq(pattern(object)), "bytes of {handle:?}");
+        let runs = self.pool.runs(handle);
+        assert_eq!(runs.len(), object.len);
+        let bytes = runs.parts().flat_map(|(at, part)| &self.bytes[self.range(at, part.len())]);
+        assert!(bytes.copied().eq(pattern(object)), "bytes of {handle:?}");
     }
 
     fn verify_all(&self) {
@@ -387,7 +397,8 @@ fn metadata_shrinks() {
         let empty = pool.metadata_bytes();
         let handles: Vec<Handle> = (0..50_000).map(|i| pool.place(600 + i % 2600).unwrap().handle).collect();
         let full = pool.metadata_bytes() - empty;
-        assert!(full / 50_000 < 24, "{full} bytes");
+        // Zones have a link for each block: 15 of 128 bytes in a page here.
+        assert!(full / 50_000 < if entry.name == "zones" { 84 } else { 24 }, "{full} bytes");
         handles[..49_000].iter().for_each(|&handle| assert!(pool.remove(handle).frames <= 64));
         pool.compact(usize::MAX, &|_| true, &mut Vec::new(), &mut Vec::new());
         pool.check();
@@ -405,7 +416,7 @@ struct Thirds {
 impl Thirds {
     fn place(&mut self) -> (u32, u16, Span) {
         let placed = self.pool.place(1360).unwrap();
-        let (frame, third) = (placed.slot.frame, placed.slot.offset / 1360);
+        let (frame, third) = (placed.runs.slot().frame, placed.runs.slot().offset / 1360);
         self.at.insert((frame, third), placed.handle);
         self.pool.check();
         (frame, third, placed.grew)
@@ -451,8 +462,8 @@ fn zsmalloc_fills_the_fullest() {
     assert!(moves.is_empty() && freed.is_empty());
     thirds.pool.compact(10, &|_| true, &mut moves, &mut freed);
     let (from, to) = (Slot { frame: 2, offset: 1360 }, Slot { frame: 0, offset: 1360 });
-    assert_eq!(moves, [Move { handle, from, to, len: 1360 }]);
-    assert_eq!((freed.as_slice(), thirds.pool.slot(handle)), ([one(2)].as_slice(), (to, 1360)));
+    assert_eq!(moves, [Move::of_one(handle, from, to, 1360)]);
+    assert_eq!((freed.as_slice(), thirds.pool.runs(handle)), ([one(2)].as_slice(), Runs::one(to, 1360)));
     // 3 3 0 -> 3 0 0: an empty frame is freed at once, and the lowest free frame is used next.
     assert_eq!([thirds.remove(1, 1), thirds.remove(1, 0), thirds.remove(1, 2)], [none, none, one(1)]);
     assert_eq!(thirds.place(), (1, 0, one(1)));

@@ -44,7 +44,7 @@ impl BlockOutput {
     /// Gives the writer as many of the chosen objects as it takes.
     pub fn go_on(&mut self, shared: &Shared, writer: &mut BlockWriter) {
         let batches = shared.scheme.swap_format.kind == SwapFormat::CompressedBatches;
-        while let Some(first) = self.chosen.front().copied().filter(|_| writer.ready()) {
+        while let Some(first) = self.chosen.front().cloned().filter(|_| writer.ready()) {
             if batches {
                 let block = first.to.map(block_of);
                 let same = self.chosen.iter().take_while(|victim| victim.to.map(block_of) == block).count();
@@ -66,12 +66,12 @@ impl BlockOutput {
     /// Writes a page uncompressed (ezswap 5.17, tuduce05 rule 9). False if its bytes are damaged.
     fn write_page(&mut self, shared: &Shared, writer: &mut BlockWriter, victim: &WriteBack) -> bool {
         // While the object is being written its bytes stay.
-        let (at, len, page) = (victim.slot.byte(), victim.len as usize, self.page.bytes());
+        let (len, page) = (victim.runs.len() as usize, self.page.bytes());
         if victim.codec == 0 && len == page.len() {
-            shared.memory.copy_to(at, page);
+            shared.read_pooled(&victim.runs, page);
         } else {
             let bytes = &mut self.coded[..len];
-            shared.memory.copy_to(at, bytes);
+            shared.read_pooled(&victim.runs, bytes);
             if self.worker.decompress(CodecId(victim.codec), bytes, page).is_err() {
                 return false;
             }
@@ -87,10 +87,10 @@ impl BlockOutput {
         let Some(first) = objects.first() else { return };
         let item = |victim: &WriteBack| {
             let extent = victim.to.expect("buffers have blocks");
-            let stored = Stored { extent, len: victim.len as u16, codec: victim.codec };
+            let stored = Stored { extent, len: victim.runs.len() as u16, codec: victim.codec };
             Item { object: victim.object, stored, from: None }
         };
-        let frame = u64::from(first.slot.frame) * PAGE_BYTES;
+        let frame = u64::from(first.runs.slot().frame) * PAGE_BYTES;
         // The buffer is sealed, and while its objects are being written their bytes stay.
         shared.memory.copy_to(frame, self.page.bytes());
         writer.add(

@@ -111,6 +111,7 @@ impl Client {
             evicted_pages: count(|c| &c.evicted),
             paged: proc.is_some(),
             running: rss.mapped > 0,
+            compressed: proc.as_ref().is_some_and(|proc| proc.counters.compressed.load(Relaxed)),
             background: self.standing.load(Relaxed) != background::FOREGROUND,
         }
     }

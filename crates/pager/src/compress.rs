@@ -133,14 +133,16 @@ impl Compressor {
         let freed = state.core.take_freed_frames();
         state.frames.freed(&freed, &shared.memory);
         let placed = state.core.compressed(item.object, coded);
-        if let Placed::Pool { slot, grew, .. } = placed {
-            state.frames.grew(grew);
+        if let Placed::Pool { runs, grew, .. } = &placed {
+            state.frames.grew(*grew);
             let bytes = match coded {
                 Coded::Bytes { len, .. } => &self.coded[..len as usize],
                 _ => &*self.page.bytes(),
             };
             // The core gave this place to this object alone, and its lock is held.
-            shared.memory.write(slot.byte(), bytes);
+            for (at, part) in runs.parts() {
+                shared.memory.write(at, &bytes[part]);
+            }
         }
         shared.apply_effects(state);
         if let Coded::Bytes { codec, len } = coded {

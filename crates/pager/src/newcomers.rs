@@ -150,7 +150,11 @@ fn turn_away(desk: &Desk, listener: RawFd) -> bool {
     let Ok(socket) = seqpacket::accept(listener, true) else { return false };
     let peer = seqpacket::peer(socket.as_fd()).ok().filter(|&(uid, pid)| may_join(desk, uid, pid));
     let said = peer.and_then(|_| seqpacket::receive_within(socket.as_fd(), HELLO_FOLLOWS).ok().flatten());
-    let hello = said.and_then(|packet| parse(&packet.bytes)).filter(|message| matches!(message.kind, HELLO | GREETING));
+    let said = said.and_then(|packet| parse(&packet.bytes));
+    if let (Some((_, pid)), Some(lost)) = (peer, said.filter(|said| said.kind == NO_THREAD)) {
+        forks::without_thread(&desk.shared, pid, lost.token);
+    }
+    let hello = said.filter(|message| matches!(message.kind, HELLO | GREETING));
     if let (Some((_, pid)), Some(hello)) = (peer, hello) {
         let comm = memfit_os::procfs::comm(pid).unwrap_or_default();
         let depends = hello.kind == HELLO && (hello.beacon != 0 || hello.token != 0);

@@ -214,6 +214,8 @@ pub struct Proc {
 pub struct ProcCounters {
     pub faults: AtomicU64,
     pub evicted: AtomicU64,
+    /// [`memfit_core::Core::is_compressed`] when it last gave pages.
+    pub compressed: AtomicBool,
 }
 
 impl Proc {
@@ -508,6 +510,7 @@ impl Proc {
         for (first, pages, answer) in answers {
             state.core.evicted(self.id, first, pages, answer, tick);
         }
+        self.counters.compressed.store(state.core.is_compressed(self.id), Relaxed);
         shared.apply_effects(state);
         io.taken += taken;
         if done {

@@ -308,8 +308,8 @@ impl Reclaimer {
         shared.apply_effects(state);
         for victim in victims {
             // While the object is being written its bytes stay.
-            let bytes = &mut self.page[..victim.len as usize];
-            shared.memory.copy_to(victim.slot.byte(), bytes);
+            let bytes = &mut self.page[..victim.runs.len() as usize];
+            shared.read_pooled(&victim.runs, bytes);
             writer.add(victim.object, victim.codec, bytes, None);
         }
         writer.flush();

@@ -23,7 +23,7 @@ use crate::swap::SwapTier;
 use crate::turns::{Turns, OTHERS_TAKE};
 use memfit_codec::Dictionaries;
 use memfit_core::budget::Sizes;
-use memfit_core::pool::Move;
+use memfit_core::pool::{Move, Runs};
 use memfit_core::scheme::{Classes, Scheme};
 use memfit_core::{AreaId, Compress, Core, Effects, Page, PageRange, ProcId, Tunables};
 use memfit_os::maps;
@@ -216,7 +216,17 @@ impl Shared {
     /// is held.
     pub fn move_objects(&self, _: &Locked<'_>, moves: Vec<Move>) {
         for step in moves {
-            self.memory.shift(step.from.byte(), step.to.byte(), step.len as usize);
+            for (from, to, bytes) in step.pieces() {
+                self.memory.shift(from, to, bytes);
+            }
+        }
+    }
+
+    /// Reads the bytes of an object in the pool. They stay meanwhile, because it is pinned or being
+    /// written.
+    pub fn read_pooled(&self, runs: &Runs, out: &mut [u8]) {
+        for (at, part) in runs.parts() {
+            self.memory.copy_to(at, &mut out[part]);
         }
     }
 

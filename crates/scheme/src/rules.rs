@@ -110,6 +110,15 @@ pub(super) static RULES: &[Rule] = &[
         },
     },
     Rule {
+        keys: &["swap_format", "swap_format.kind", "admission.need_permille"],
+        broken: |scheme| {
+            let raw = scheme.swap_format.kind != SwapFormat::CompressedBatches;
+            (!raw && scheme.admission.need_permille > 0).then(|| {
+                "`swap_format` = compressed-batches takes pages through the pool alone: it needs `admission.need_permille` = 0".into()
+            })
+        },
+    },
+    Rule {
         keys: &["pool.block_bytes", "pool.zone_kib"],
         broken: |scheme| {
             let PoolScheme { block_bytes: block, zone_kib: zone, .. } = scheme.pool;

@@ -100,9 +100,10 @@ by_name! {
     }
 
     /// By the reason why a page did not go into the pool.
-    struct Rejected[6] {
+    struct Rejected[7] {
         incompressible = "pages that do not compress",
         by_entropy = "pages that compress too badly, compared with what is in the pool",
+        by_need = "pages of processes that need too little memory for the pool to take them (`admission.need_permille`)",
         in_advance = "pages written without compression, because they were taken in advance",
         pool_full = "pages for which the pool had no room",
         not_moved = "pages that the kernel did not let go",
@@ -279,6 +280,7 @@ schema! {
         running: bool = "whether it runs",
         paged: bool = "whether it was ever paged",
         background: bool = "whether it is in the background (`memfit bg`)",
+        compressed: bool = "whether the pool took its pages when it last gave some (`admission.need_permille`)",
         resident_bytes: u64 = "its memory now",
         peak_total_bytes: u64 = "its memory at most",
         faults: u64 = "its faults",

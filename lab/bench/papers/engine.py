@@ -407,7 +407,7 @@ def summarise(cell, rounds):
 # Pages that are not in memory as they are.
 EVICTED = ("staged", "pooled", "swapped", "filled", "evicting")
 # Why a page goes to swap and not to the pool.
-REFUSED = ("incompressible", "by_entropy", "in_advance", "pool_full")
+REFUSED = ("incompressible", "by_entropy", "by_need", "in_advance", "pool_full")
 COUNTERS = {
     "faults": "faults.total",
     "faults_pool": "faults.pool",

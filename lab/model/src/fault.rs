@@ -284,7 +284,7 @@ impl World<'_> {
         }
         self.say(|| format!("asks the core about page {number}: {answer:?} {}", loads.len()));
         let f = &mut self.s.faults[proc];
-        f.loads = loads.iter().map(|l| ((l.page.0 - BASE) as PageNo, l.source.into())).collect();
+        f.loads = loads.iter().map(|l| ((l.page.0 - BASE) as PageNo, (&l.source).into())).collect();
         // The pages below come first, by a COPY of their own.
         if let Some(below) = f.loads.iter().position(|&(page, _)| page < number) {
             let below = f.loads.split_off(below);

@@ -76,13 +76,13 @@ pub enum Place {
     Swapped(u32),
 }
 
-impl From<Source> for Place {
-    fn from(source: Source) -> Place {
-        match source {
+impl From<&Source> for Place {
+    fn from(source: &Source) -> Place {
+        match *source {
             Source::Zero => Place::Word(0),
             Source::Word(word) => Place::Word(word as u8),
             Source::Staged(slot) => Place::Staged(slot.area.0, slot.index),
-            Source::Pooled { slot, .. } => Place::Pooled(slot.byte()),
+            Source::Pooled { ref runs, .. } => Place::Pooled(runs.slot().byte()),
             Source::Swapped { extent, .. } => Place::Swapped(extent.unit),
             Source::File => unreachable!("there are no files in the model"),
         }

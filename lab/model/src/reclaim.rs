@@ -144,8 +144,8 @@ impl World<'_> {
         });
         self.say(|| format!("object {object} is {coded:?}: {:?}", freed.1));
         match freed.1 {
-            Placed::Pool { slot, .. } => {
-                self.s.bytes.pool.insert(slot.byte(), value);
+            Placed::Pool { runs, .. } => {
+                self.s.bytes.pool.insert(runs.slot().byte(), value);
             }
             Placed::Swap => {
                 let unit = self.free_unit();
@@ -165,7 +165,7 @@ impl World<'_> {
         self.call("pick_writeback", |core| core.pick_writeback(true, 100, &mut out));
         self.s.left.writes -= 1;
         let Some(item) = out.first() else { return };
-        let value = self.s.bytes.pool.get(&item.slot.byte()).copied().unwrap_or(u8::MAX);
+        let value = self.s.bytes.pool.get(&item.runs.slot().byte()).copied().unwrap_or(u8::MAX);
         let unit = self.free_unit();
         self.say(|| format!("writes object {} with value {value}", item.object.0));
         self.s.bytes.swap.insert(unit, value);

@@ -193,10 +193,10 @@ impl<'a> World<'a> {
             self.core.pick_compress(PAGES, &mut out);
             for item in out {
                 let value = self.s.bytes.staging[&(area.0, item.slot.index)];
-                if let Placed::Pool { slot, .. } =
+                if let Placed::Pool { runs, .. } =
                     self.core.compressed(item.object, Coded::Bytes { codec: 1, len: 100 })
                 {
-                    self.s.bytes.pool.insert(slot.byte(), value);
+                    self.s.bytes.pool.insert(runs.slot().byte(), value);
                 }
             }
         }

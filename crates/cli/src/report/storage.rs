@@ -58,6 +58,7 @@ fn left(run: &Run<'_>) -> Table {
         ("kept as the one word that they repeat", evictions.filled),
         ("not compressible", rejected.incompressible),
         ("worth less than what the pool had", rejected.by_entropy),
+        ("not compressed, as their process needs little memory", rejected.by_need),
         ("not compressed, as they were taken in advance", rejected.in_advance),
         ("not compressed, as the pool was full", rejected.pool_full),
         ("wanted back while they were compressed", rejected.refaulted),

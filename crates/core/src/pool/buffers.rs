@@ -47,8 +47,8 @@ mod age;
 use super::handles::{HandleTable, Place};
 use super::span::SpanAlloc;
 use super::{
-    shrink_loose, table_bytes, Handle, Leaving, Move, Placed, Pool, PoolEntry, PoolFull, PoolParams, PoolUsage, Slot,
-    Span, Unit, UnitView, FRAME_BYTES, LEN_MAX,
+    shrink_loose, table_bytes, Handle, Leaving, Move, Placed, Pool, PoolEntry, PoolFull, PoolParams, PoolUsage, Runs,
+    Slot, Span, Unit, UnitView, FRAME_BYTES, LEN_MAX,
 };
 use crate::blocks::BLOCK_UNIT_BYTES;
 use crate::grow::reserve_tight;
@@ -259,12 +259,13 @@ impl Pool for Buffers {
         }
         self.filled += u64::from(units);
         self.stored_bytes += u64::from(len);
-        Ok(Placed { handle, slot: Slot { frame, offset: at * BLOCK_UNIT_BYTES as u16 }, grew })
+        let slot = Slot { frame, offset: at * BLOCK_UNIT_BYTES as u16 };
+        Ok(Placed { handle, runs: Runs::one(slot, len), grew })
     }
 
-    fn slot(&self, handle: Handle) -> (Slot, u32) {
+    fn runs(&self, handle: Handle) -> Runs {
         let place = self.handles.get(handle);
-        (Slot { frame: place.zspage, offset: place.slot * BLOCK_UNIT_BYTES as u16 }, u32::from(place.len))
+        Runs::one(Slot { frame: place.zspage, offset: place.slot * BLOCK_UNIT_BYTES as u16 }, u32::from(place.len))
     }
 
     /// Returns no frame if the buffer becomes clean: see [`Pool::clean`].

@@ -2,7 +2,7 @@
 //! zpage has a frame of its own.
 
 use super::span::SpanAlloc;
-use super::{Handle, Leaving, Placed, Pool, PoolEntry, PoolFull, PoolUsage, Slot, Span};
+use super::{Handle, Leaving, Placed, Pool, PoolEntry, PoolFull, PoolUsage, Runs, Slot, Span};
 use std::collections::BTreeMap;
 
 pub(super) const ENTRY: PoolEntry = PoolEntry {
@@ -28,11 +28,12 @@ impl Pool for Dummy {
     fn place(&mut self, len: u32) -> Result<Placed, PoolFull> {
         let grew = self.frames.alloc_within(1, self.limit)?;
         self.lens.insert(grew.first, len);
-        Ok(Placed { handle: Handle::from_raw(grew.first), slot: Slot { frame: grew.first, offset: 0 }, grew })
+        let runs = Runs::one(Slot { frame: grew.first, offset: 0 }, len);
+        Ok(Placed { handle: Handle::from_raw(grew.first), runs, grew })
     }
 
-    fn slot(&self, handle: Handle) -> (Slot, u32) {
-        (Slot { frame: handle.raw(), offset: 0 }, self.lens[&handle.raw()])
+    fn runs(&self, handle: Handle) -> Runs {
+        Runs::one(Slot { frame: handle.raw(), offset: 0 }, self.lens[&handle.raw()])
     }
 
     fn remove(&mut self, handle: Handle) -> Span {

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Terms: a *zpage* is one compressed page. Its [`Handle`] identifies it while it lives; its
-//! [`Slot`] changes only in [`Pool::compact`] and [`Pool::tidy`]. Everything is by index: no
+//! [`Runs`] change only in [`Pool::compact`] and [`Pool::tidy`]. Everything is by index: no
 //! pointers, clock or randomness, so the same calls give the same answers.
 //!
 //! A new pool is one file and one line in [`POOLS`]; its [`PoolEntry`] gives it a name in schemes,
@@ -22,6 +22,7 @@ pub mod buffers;
 #[cfg(test)]
 mod dummy;
 mod handles;
+mod runs;
 pub mod span;
 mod zbud_z3fold;
 pub mod zones;
@@ -31,6 +32,8 @@ use crate::ids::PAGE_BYTES;
 use crate::scheme::Scheme;
 use alloc::{boxed::Box, vec::Vec};
 use core::fmt;
+
+pub use runs::{Move, Run, Runs};
 
 /// Bytes in a frame.
 pub const FRAME_BYTES: u32 = PAGE_BYTES as u32;
@@ -73,18 +76,17 @@ impl Span {
     }
 }
 
-/// Position of an object: contiguous bytes from `offset` in `frame` on; they may cross frame
-/// borders.
+/// A position in the frame area.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Slot {
-    /// Frame of the first byte.
+    /// The frame.
     pub frame: u32,
     /// Bytes from the start of that frame, below [`FRAME_BYTES`].
     pub offset: u16,
 }
 
 impl Slot {
-    /// Distance of the object's first byte from the start of the frame area, bytes.
+    /// Distance from the start of the frame area, bytes.
     pub fn byte(self) -> u64 {
         Frame(self.frame).byte() + u64::from(self.offset)
     }
@@ -111,12 +113,12 @@ impl Handle {
 }
 
 /// Result of a successful [`Pool::place`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placed {
     /// Handle of the new zpage.
     pub handle: Handle,
     /// Where its bytes go.
-    pub slot: Slot,
+    pub runs: Runs,
     /// Frames that came into use for it, often none.
     pub grew: Span,
 }
@@ -176,19 +178,6 @@ pub struct UnitView {
     pub free_bytes: u32,
 }
 
-/// Bytes to move. The two ranges may overlap: a move is one `memmove`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Move {
-    /// The zpage.
-    pub handle: Handle,
-    /// Old position.
-    pub from: Slot,
-    /// New position.
-    pub to: Slot,
-    /// Bytes.
-    pub len: u32,
-}
-
 /// Places objects in frames. The default methods are right for a pool that moves nothing and in
 /// which each zpage is a unit of its own.
 ///
@@ -198,8 +187,13 @@ pub trait Pool: Send {
     /// Finds room for an object of `len` bytes, `1..=`[`LEN_MAX`].
     fn place(&mut self, len: u32) -> Result<Placed, PoolFull>;
 
-    /// Position of an object, and its length in bytes.
-    fn slot(&self, handle: Handle) -> (Slot, u32);
+    /// Where the bytes of an object are.
+    fn runs(&self, handle: Handle) -> Runs;
+
+    /// Bytes of an object.
+    fn len(&self, handle: Handle) -> u32 {
+        self.runs(handle).len()
+    }
 
     /// Removes an object. The returned frames became free: their memory may go back to the kernel.
     fn remove(&mut self, handle: Handle) -> Span;
@@ -242,7 +236,7 @@ pub trait Pool: Send {
 
     /// State of a unit in use.
     fn view(&self, unit: Unit) -> UnitView {
-        self.slot(Handle::from_raw(unit.0));
+        self.runs(Handle::from_raw(unit.0));
         UnitView { zpages: 1, capacity: 1, ..UnitView::default() }
     }
 

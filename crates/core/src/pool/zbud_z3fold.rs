@@ -40,8 +40,8 @@
 use super::handles::{HandleTable, Place};
 use super::span::SpanAlloc;
 use super::{
-    shrink_loose, table_bytes, Handle, Leaving, Move, Placed, Pool, PoolEntry, PoolFull, PoolParams, PoolUsage, Slot,
-    Span, Unit, UnitView, FRAME_BYTES, LEN_MAX,
+    shrink_loose, table_bytes, Handle, Leaving, Move, Placed, Pool, PoolEntry, PoolFull, PoolParams, PoolUsage, Runs,
+    Slot, Span, Unit, UnitView, FRAME_BYTES, LEN_MAX,
 };
 use crate::grow::reserve_tight;
 use crate::list::{Linked, Links, List};
@@ -260,7 +260,7 @@ impl<const MOST: usize> FewPerFrame<MOST> {
             if taken.start > end && moves < max_moves && movable(handle) {
                 let to = Place { slot: end as u16, ..place };
                 self.handles.set(handle, to);
-                out.push(Move { handle, from: slot(place), to: slot(to), len: u32::from(place.len) });
+                out.push(Move::of_one(handle, slot(place), slot(to), u32::from(place.len)));
                 moves += 1;
                 taken = range(to);
             }
@@ -353,12 +353,12 @@ impl<const MOST: usize> Pool for FewPerFrame<MOST> {
         self.link(frame);
         self.stored_bytes += u64::from(len);
         self.used_chunks += u64::from(chunks);
-        Ok(Placed { handle, slot: slot(place), grew })
+        Ok(Placed { handle, runs: Runs::one(slot(place), len), grew })
     }
 
-    fn slot(&self, handle: Handle) -> (Slot, u32) {
+    fn runs(&self, handle: Handle) -> Runs {
         let place = self.handles.get(handle);
-        (slot(place), u32::from(place.len))
+        Runs::one(slot(place), u32::from(place.len))
     }
 
     fn remove(&mut self, handle: Handle) -> Span {

@@ -9,24 +9,18 @@
 //!
 //! ```text
 //! chain    zone 0  ->  zone 1  ->  zone 4         a zone is `zone_frames` frames of the frame area
-//! zone 1   | block | block | block | ...          bitmap of free blocks, with an index of free runs
+//! zone 1   | block | block | block | ...          each links to the next of its page, or to the next free one
 //!          | entry | entry | ...                  handle of each page in it, `entries_per_frame * zone_frames` of them
 //! ```
+//!
+//! The blocks of a page can be anywhere in its zone, so each free block is of use. Blocks that
+//! follow each other in memory are one run to whoever reads the page.
 //!
 //! Costs: the unused part of each page's last block; free blocks of a zone whose entries have run
 //! out, if pages compress better than `entries_per_frame`; and the tables.
 //!
 //! **Differences from the paper.**
 //!
-//! * In the paper each block of a page links to the next, anywhere in the zone. Here the blocks are
-//!   contiguous, because readers take the bytes of a page as one run without asking the pool. So a
-//!   page can find enough free blocks but no run of them. Then it goes to the next zone that has a
-//!   run, or to a new zone, or is refused. After the last two, [`Pool::compact`] moves pages of the
-//!   zone with most free blocks together until it has the run. Measured with pages of 600 to 3200
-//!   bytes, replaced at random (`how_often_runs_are_too_short`): with a tenth of the blocks free
-//!   hardly any page is refused, but with several zones most pages pass the first ones, whose free
-//!   blocks are scattered. Zones that are to be completely full reach 93 to 95 %, with compaction
-//!   94 to 96 %.
 //! * A zone that has become empty is freed at once, even if the limit allows it, like frames in
 //!   every pool here; the next one is new, at the end of the chain. Free room depends on the limit,
 //!   not on the zones in use.
@@ -40,22 +34,20 @@
 //! * There is no hash table and no LRU list: objects are found by number, and the policy keeps
 //!   their order. Handles stay the same when pages move, so that order does too.
 //!
-//! Metadata: 8 bytes per zpage (handle), and per zone 4 per entry, up to 5/16 per block and about
-//! 100. With 4 MiB in blocks of 128 bytes and 4 entries per frame that is 0.6 %, with a zpage in
-//! every entry 1.4 %; in the paper 8.6 %.
+//! Metadata: 8 bytes per zpage (handle), and per zone 4 per entry, 4 per block and about 100. With
+//! 4 MiB in blocks of 128 bytes and 4 entries per frame that is 3.5 %, with a zpage in every entry
+//! 4.3 %; in the paper 8.6 %.
 
-mod blocks;
 mod chain;
 mod zone;
 
 use super::handles::{HandleTable, Place, CLASSES_MAX, SLOTS_MAX};
 use super::span::SpanAlloc;
 use super::{
-    shrink_loose, table_bytes, Handle, Leaving, Move, Placed, Pool, PoolEntry, PoolFull, PoolParams, PoolUsage, Slot,
-    Span, FRAME_BYTES, LEN_MAX,
+    shrink_loose, table_bytes, Handle, Leaving, Move, Placed, Pool, PoolEntry, PoolFull, PoolParams, PoolUsage, Runs,
+    Slot, Span, FRAME_BYTES, LEN_MAX,
 };
 use alloc::{boxed::Box, vec::Vec};
-use blocks::BLOCK_BYTES_MIN;
 use chain::Chain;
 use core::cmp::Reverse;
 use zone::Zone;
@@ -70,6 +62,8 @@ pub(super) const ENTRY: PoolEntry = PoolEntry {
     make: |params| Box::new(Zones::new(params)),
 };
 
+/// Smallest block, bytes.
+const BLOCK_BYTES_MIN: u32 = 32;
 /// Most entries of a zone: what class and slot number of a handle's place can encode together.
 const ENTRIES_MAX: u32 = CLASSES_MAX as u32 * SLOTS_MAX;
 
@@ -110,13 +104,6 @@ struct Zones {
     condemned: u32,
     stored_bytes: u64,
     used_blocks: u64,
-    /// Blocks of the largest page, since the last compaction, that found enough free blocks but no
-    /// zone with a run of them; 0 if none.
-    wanted: u32,
-    /// Pages that went to a later or a new zone although an earlier one had enough blocks.
-    passed_by: u64,
-    /// Pages that were refused although a zone had enough blocks.
-    refused: u64,
 }
 
 impl Zones {
@@ -142,9 +129,6 @@ impl Zones {
             condemned: 0,
             stored_bytes: 0,
             used_blocks: 0,
-            wanted: 0,
-            passed_by: 0,
-            refused: 0,
         }
     }
 
@@ -184,9 +168,22 @@ impl Zones {
         Home { zone, entry, first, len: u32::from(place.len) }
     }
 
-    fn slot_of(&self, home: Home) -> Slot {
-        let frame = home.zone * self.zone_frames + home.first / self.blocks_per_frame();
-        Slot { frame, offset: (home.first % self.blocks_per_frame() * self.block_bytes) as u16 }
+    fn runs_of(&self, home: Home) -> Runs {
+        let slot = |block: u32| {
+            let frame = home.zone * self.zone_frames + block / self.blocks_per_frame();
+            Slot { frame, offset: (block % self.blocks_per_frame() * self.block_bytes) as u16 }
+        };
+        let mut left = home.len;
+        let mut next = |block: u32| {
+            let len = left.min(self.block_bytes);
+            left -= len;
+            (slot(block), len)
+        };
+        let mut blocks = self.zone(home.zone).blocks(home.first);
+        let (first, len) = next(blocks.next().expect("a page has a block"));
+        let mut runs = Runs::one(first, len);
+        blocks.map(next).for_each(|(slot, len)| runs.push(slot, len));
+        runs
     }
 
     fn span_of(&self, zone: u32) -> Span {
@@ -197,17 +194,6 @@ impl Zones {
     fn refresh(&mut self, zone: u32) {
         let room = self.zone(zone).room();
         self.chain.set(zone, room);
-    }
-
-    /// First zone with a run of `blocks` blocks, and whether an earlier zone has the blocks but no
-    /// run. If no zone has a run, records what compaction must make.
-    fn first_fit(&mut self, blocks: u32) -> (Option<u32>, bool) {
-        let (by_count, by_run) = (self.chain.first_by_count(blocks), self.chain.first_by_run(blocks));
-        let passes_by = by_count != by_run;
-        if passes_by && by_run.is_none() {
-            self.wanted = self.wanted.max(blocks);
-        }
-        (by_run, passes_by)
     }
 
     /// Adds a zone at the end of the chain, if the limit has room for a whole one.
@@ -261,10 +247,8 @@ impl Zones {
             return;
         }
         let candidates = self.chain.iter().filter(|zone| self.zone(*zone).condemned != condemn);
-        let mut order: Vec<(u32, Reverse<usize>, u32)> = candidates
-            .enumerate()
-            .map(|(position, zone)| (self.zone(zone).blocks.used(), Reverse(position), zone))
-            .collect();
+        let mut order: Vec<(u32, Reverse<usize>, u32)> =
+            candidates.enumerate().map(|(position, zone)| (self.zone(zone).used(), Reverse(position), zone)).collect();
         order.sort_unstable();
         if !condemn {
             order.reverse();
@@ -276,7 +260,7 @@ impl Zones {
         self.condemned = excess;
     }
 
-    /// Puts a page into a zone that has a run for it.
+    /// Puts a page into a zone that has room for it.
     fn place_in(&mut self, zone: u32, len: u32) -> Home {
         let blocks = self.blocks_of(len);
         let (entry, first) = self.zone_mut(zone).take(blocks);
@@ -305,67 +289,17 @@ impl Zones {
             if blocks >= too_large || !movable(handle) {
                 continue;
             }
-            let (Some(target), _) = self.first_fit(blocks) else {
+            let Some(target) = self.chain.first_fit(blocks) else {
                 too_large = blocks;
                 continue;
             };
             let to = self.place_in(target, home.len);
+            out.push(Move { handle, from: self.runs_of(home), to: self.runs_of(to) });
             self.zone_mut(target).set_owner(to.entry, handle);
-            self.zone_mut(zone).put(entry, home.first, blocks);
+            self.zone_mut(zone).put(entry, home.first);
             self.handles.set(handle, self.pack(to));
-            out.push(Move { handle, from: self.slot_of(home), to: self.slot_of(to), len: home.len });
         }
         (self.zone(zone).pages() == 0).then(|| self.release(zone))
-    }
-
-    /// Moves the last pages of a zone to lower places in it, until there is a run of `wanted`
-    /// blocks. Returns whether there is one.
-    fn tidy_zone(
-        &mut self,
-        zone: u32,
-        wanted: u32,
-        end: usize,
-        movable: &dyn Fn(Handle) -> bool,
-        out: &mut Vec<Move>,
-    ) -> bool {
-        let mut pages: Vec<(Home, Handle)> =
-            self.zone(zone).owners().map(|handle| (self.unpack(self.handles.get(handle)), handle)).collect();
-        pages.sort_unstable_by_key(|(home, _)| Reverse(home.first));
-        for (home, handle) in pages {
-            let (map, blocks) = (&self.zone(zone).blocks, self.blocks_of(home.len));
-            if out.len() >= end || map.longest() >= wanted {
-                break;
-            }
-            let Some(first) = map.lowest(blocks).filter(|first| *first < home.first && movable(handle)) else {
-                continue;
-            };
-            let map = &mut self.zone_mut(zone).blocks;
-            map.put(home.first, blocks);
-            map.take(first, blocks);
-            let to = Home { first, ..home };
-            self.handles.set(handle, self.pack(to));
-            out.push(Move { handle, from: self.slot_of(home), to: self.slot_of(to), len: home.len });
-        }
-        self.refresh(zone);
-        self.zone(zone).blocks.longest() >= wanted
-    }
-
-    /// Makes the run that was wanted since the last compaction, unless there is one now, in the
-    /// zone with most free blocks. Returns whether it succeeded.
-    fn tidy(&mut self, end: usize, movable: &dyn Fn(Handle) -> bool, out: &mut Vec<Move>) -> bool {
-        let wanted = core::mem::take(&mut self.wanted);
-        if wanted == 0 || self.chain.first_by_run(wanted).is_some() {
-            return false;
-        }
-        let Some(zone) = self.chain.emptiest().filter(|zone| self.zone(*zone).blocks.free() >= wanted) else {
-            return false;
-        };
-        let done = self.tidy_zone(zone, wanted, end, movable, out);
-        if !done && out.len() >= end {
-            // The next call continues.
-            self.wanted = wanted;
-        }
-        done
     }
 }
 
@@ -373,26 +307,24 @@ impl Pool for Zones {
     fn place(&mut self, len: u32) -> Result<Placed, PoolFull> {
         assert!((1..=LEN_MAX).contains(&len), "an object of {len} bytes");
         let blocks = self.blocks_of(len);
-        let (fit, passed_by) = self.first_fit(blocks);
-        let (zone, grew) = match fit.map_or_else(|| self.grow(), |zone| Ok((zone, Span::EMPTY))) {
-            Ok(found) => found,
-            Err(full) => {
-                self.refused += u64::from(passed_by);
-                return Err(full);
-            }
+        let (zone, grew) = match self.chain.first_fit(blocks) {
+            Some(zone) => (zone, Span::EMPTY),
+            None => self.grow()?,
         };
-        self.passed_by += u64::from(passed_by);
         let home = self.place_in(zone, len);
         let handle = self.handles.insert(self.pack(home));
         self.zone_mut(zone).set_owner(home.entry, handle);
         self.stored_bytes += u64::from(len);
         self.used_blocks += u64::from(blocks);
-        Ok(Placed { handle, slot: self.slot_of(home), grew })
+        Ok(Placed { handle, runs: self.runs_of(home), grew })
     }
 
-    fn slot(&self, handle: Handle) -> (Slot, u32) {
-        let home = self.unpack(self.handles.get(handle));
-        (self.slot_of(home), home.len)
+    fn runs(&self, handle: Handle) -> Runs {
+        self.runs_of(self.unpack(self.handles.get(handle)))
+    }
+
+    fn len(&self, handle: Handle) -> u32 {
+        u32::from(self.handles.get(handle).len)
     }
 
     fn remove(&mut self, handle: Handle) -> Span {
@@ -403,7 +335,7 @@ impl Pool for Zones {
         self.used_blocks -= u64::from(blocks);
         let zone = self.zone_mut(home.zone);
         assert_eq!(zone.owner(home.entry), Some(handle), "the entry belongs to the handle");
-        zone.put(home.entry, home.first, blocks);
+        zone.put(home.entry, home.first);
         if zone.pages() == 0 {
             return self.release(home.zone);
         }
@@ -433,8 +365,7 @@ impl Pool for Zones {
         self.shared_bytes() + u64::from(self.chain.live()) * of_a_zone
     }
 
-    /// Empties condemned zones, those with the fewest used blocks first. Makes a run if pages found
-    /// enough blocks but no run, and tries again if that helped. O(pages of these zones) per round.
+    /// Empties condemned zones, those with the fewest used blocks first. O(pages of these zones).
     fn compact(
         &mut self,
         max_moves: usize,
@@ -443,16 +374,11 @@ impl Pool for Zones {
         freed: &mut Vec<Span>,
     ) {
         let end = out.len().saturating_add(max_moves);
-        loop {
-            if self.condemned > 0 {
-                let condemned = self.chain.iter().filter(|zone| self.zone(*zone).condemned);
-                let mut order: Vec<(u32, u32)> = condemned.map(|zone| (self.zone(zone).blocks.used(), zone)).collect();
-                order.sort_by_key(|(used, _)| *used);
-                freed.extend(order.into_iter().filter_map(|(_, zone)| self.relocate(zone, end, movable, out)));
-            }
-            if !self.tidy(end, movable, out) || self.condemned == 0 {
-                break;
-            }
+        if self.condemned > 0 {
+            let condemned = self.chain.iter().filter(|zone| self.zone(*zone).condemned);
+            let mut order: Vec<(u32, u32)> = condemned.map(|zone| (self.zone(zone).used(), zone)).collect();
+            order.sort_by_key(|(used, _)| *used);
+            freed.extend(order.into_iter().filter_map(|(_, zone)| self.relocate(zone, end, movable, out)));
         }
         self.handles.trim();
     }
@@ -465,14 +391,15 @@ impl Pool for Zones {
         assert_eq!(in_use.len() as u32, self.chain.live());
         assert_eq!(self.numbers.used(), self.chain.live());
         let (mut pages, mut used, mut tables) = (0, 0, 0);
-        for &zone in &in_use {
-            assert!(self.numbers.is_used(zone));
-            let zone = self.zone(zone);
-            zone.check();
+        for &number in &in_use {
+            assert!(self.numbers.is_used(number));
+            let zone = self.zone(number);
+            let homes = self.handles.iter().map(|(_, place)| self.unpack(place));
+            zone.check(homes.filter(|home| home.zone == number).map(|home| home.first));
             assert!(zone.pages() > 0, "an empty zone is given back");
             tables += zone.metadata_bytes();
             pages += zone.pages();
-            used += u64::from(zone.blocks.used());
+            used += u64::from(zone.used());
         }
         assert_eq!((pages, used), (self.handles.live(), self.used_blocks));
         assert_eq!(self.metadata_bytes(), self.shared_bytes() + tables);
@@ -484,12 +411,10 @@ impl Pool for Zones {
             let home = self.unpack(place);
             let (zone, blocks) = (self.zone(home.zone), self.blocks_of(home.len));
             assert_eq!(zone.owner(home.entry), Some(handle), "entry of {home:?}");
-            assert!(zone.blocks.all_used(home.first, blocks), "blocks of {home:?}");
+            assert_eq!(zone.blocks(home.first).count() as u32, blocks, "blocks of {home:?}");
             stored_bytes += u64::from(home.len);
             blocks_of_pages += u64::from(blocks);
         }
-        // All blocks of pages are in use, and no more blocks are in use than pages have. So no
-        // block belongs to two pages.
         assert_eq!((stored_bytes, blocks_of_pages), (self.stored_bytes, self.used_blocks));
     }
 }

@@ -26,8 +26,8 @@ mod units;
 use super::handles::{HandleTable, Place, CLASSES_MAX};
 use super::span::SpanAlloc;
 use super::{
-    table_bytes, Handle, Leaving, Move, Placed, Pool, PoolEntry, PoolFull, PoolParams, PoolUsage, Slot, Span, Unit,
-    UnitView, LEN_MAX,
+    table_bytes, Handle, Leaving, Move, Placed, Pool, PoolEntry, PoolFull, PoolParams, PoolUsage, Runs, Slot, Span,
+    Unit, UnitView, LEN_MAX,
 };
 use alloc::{boxed::Box, vec::Vec};
 use class::{Class, Layout};
@@ -127,7 +127,8 @@ impl Zsmalloc {
         }
         self.stored_bytes += u64::from(len);
         self.whole += 1;
-        Ok(Placed { handle, slot: Slot { frame: grew.first, offset: 0 }, grew })
+        let runs = Runs::one(Slot { frame: grew.first, offset: 0 }, len);
+        Ok(Placed { handle, runs, grew })
     }
 
     /// Frees the frames of a zspage.
@@ -176,7 +177,7 @@ impl Zsmalloc {
             let place = self.handles.get(handle);
             self.handles.set(handle, Place { zspage, slot: to, ..place });
             let (from, to) = (class.slot(source.zspage, from), class.slot(zspage, to));
-            out.push(Move { handle, from, to, len: u32::from(place.len) });
+            out.push(Move::of_one(handle, from, to, u32::from(place.len)));
         }
         let span = class.reattach(source.zspage)?;
         self.free(span);
@@ -208,15 +209,15 @@ impl Pool for Zsmalloc {
         class.set_owner(zspage, slot, handle);
         self.stored_bytes += u64::from(len);
         self.slot_bytes += u64::from(class.layout.bytes);
-        Ok(Placed { handle, slot: class.slot(zspage, slot), grew })
+        Ok(Placed { handle, runs: Runs::one(class.slot(zspage, slot), len), grew })
     }
 
-    fn slot(&self, handle: Handle) -> (Slot, u32) {
+    fn runs(&self, handle: Handle) -> Runs {
         let place = self.handles.get(handle);
         if place.class == WHOLE {
-            return (Slot { frame: place.zspage, offset: 0 }, u32::from(place.len));
+            return Runs::one(Slot { frame: place.zspage, offset: 0 }, u32::from(place.len));
         }
-        (self.classes[usize::from(place.class)].slot(place.zspage, place.slot), u32::from(place.len))
+        Runs::one(self.classes[usize::from(place.class)].slot(place.zspage, place.slot), u32::from(place.len))
     }
 
     fn remove(&mut self, handle: Handle) -> Span {
@@ -428,7 +429,7 @@ mod tests {
         let mut pool = pool(4);
         let placed: Vec<Placed> = (0..257).map(|_| pool.place(48).unwrap()).collect();
         assert_eq!(pool.usage().frames, 6, "24 KiB");
-        let units = [placed[0], placed[255], placed[256]].map(|placed| pool.unit(placed.handle));
+        let units = [&placed[0], &placed[255], &placed[256]].map(|placed| pool.unit(placed.handle));
         assert_eq!(units, [0, 0, 3].map(Unit), "the number of the first frame");
         let full = UnitView { class: 1, zpages: 256, capacity: 256, frames: 3, free_bytes: 0 };
         assert_eq!(pool.view(units[0]), full);
@@ -456,8 +457,8 @@ mod tests {
             assert!(pool.remove(old.handle).is_empty());
         }
         pool.set_limit(2);
-        assert_eq!(pool.place(672).unwrap().slot.frame, 1);
-        assert_eq!([0; 5].map(|_| pool.place(672).unwrap().slot.frame), [0; 5]);
+        assert_eq!(pool.place(672).unwrap().runs.slot().frame, 1);
+        assert_eq!([0; 5].map(|_| pool.place(672).unwrap().runs.slot().frame), [0; 5]);
         assert_eq!(pool.place(672), Err(PoolFull { frames_used: 2, frames_needed: 1, frames_max: 2 }));
         pool.check();
     }
@@ -490,25 +491,25 @@ mod tests {
         // Without the seals, frame 3 as the fullest would get the object of the emptiest.
         let (mut moves, mut freed) = (Vec::new(), Vec::new());
         pool.compact(10, &|_| true, &mut moves, &mut freed);
-        assert_eq!(moves.iter().map(|m| (m.from.frame, m.to.frame)).collect::<Vec<_>>(), [(2, 1)]);
+        assert_eq!(moves.iter().map(|m| (m.from.slot().frame, m.to.slot().frame)).collect::<Vec<_>>(), [(2, 1)]);
         assert_eq!(freed, [Span { first: 2, frames: 1 }]);
         // Frame 1 has room for one more object. The next one needs a new frame although sealed ones
         // have five free slots.
-        assert_eq!([0; 2].map(|_| pool.place(1360).unwrap().slot.frame), [1, 2]);
+        assert_eq!([0; 2].map(|_| pool.place(1360).unwrap().runs.slot().frame), [1, 2]);
         // Frame 2 alone cannot be emptied: free slots of sealed zspages do not count.
         pool.compact(10, &|_| true, &mut moves, &mut freed);
         assert_eq!(moves.len(), 1);
         // A removal from a sealed zspage makes no room until it is unsealed.
         assert_eq!(pool.remove(placed[9].handle), Span::EMPTY);
         pool.check();
-        assert_eq!([0; 3].map(|_| pool.place(1360).unwrap().slot.frame), [2, 2, 4]);
+        assert_eq!([0; 3].map(|_| pool.place(1360).unwrap().runs.slot().frame), [2, 2, 4]);
         pool.seal(Unit(3), false);
         pool.check();
         assert_eq!(pool.view(Unit(3)).zpages, 1);
-        assert_eq!([0; 4].map(|_| pool.place(1360).unwrap().slot.frame), [3, 3, 4, 4]);
+        assert_eq!([0; 4].map(|_| pool.place(1360).unwrap().runs.slot().frame), [3, 3, 4, 4]);
         // The seal ends with the unit.
         assert_eq!(pool.remove(placed[0].handle), Span { first: 0, frames: 1 });
-        assert_eq!([0; 2].map(|_| pool.place(1360).unwrap().slot.frame), [0, 0]);
+        assert_eq!([0; 2].map(|_| pool.place(1360).unwrap().runs.slot().frame), [0, 0]);
         pool.check();
     }
 

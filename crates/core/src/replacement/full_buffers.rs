@@ -514,7 +514,7 @@ mod tests {
             pool.zpages(unit, &mut zpages);
             count += zpages.len();
             for handle in zpages {
-                let (_, len) = pool.slot(handle);
+                let len = pool.len(handle);
                 assert_eq!(pool.remove(handle), Span::EMPTY);
                 policy.left(Zpage { handle, len, file: false }, unit, pool.view(unit));
             }

@@ -448,7 +448,7 @@ mod tests {
             self.pool.zpages(unit, &mut zpages);
             let mut freed = 0;
             for (left, &handle) in zpages.iter().enumerate().rev() {
-                let gone = Zpage { handle, len: self.pool.slot(handle).1, file: false };
+                let gone = Zpage { handle, len: self.pool.len(handle), file: false };
                 freed += self.pool.remove(handle).frames;
                 self.policy.left(gone, unit, UnitView { zpages: left as u16, ..view });
                 self.written += 1;

@@ -261,7 +261,7 @@ mod tests {
         }
 
         fn remove(&mut self, handle: Handle) {
-            let (unit, len) = (self.pool.unit(handle), self.pool.slot(handle).1);
+            let (unit, len) = (self.pool.unit(handle), self.pool.len(handle));
             let emptied = !self.pool.remove(handle).is_empty();
             let view = if emptied { UnitView::default() } else { self.pool.view(unit) };
             if !emptied {

@@ -48,7 +48,7 @@ impl World {
     fn load(&mut self, number: u64) -> Source {
         let (limit, mut loads) = (PageRange { first: at(number), pages: 1 }, Vec::new());
         assert_eq!(self.core.fault(self.proc, at(number), limit, 1, &mut loads), Fault::Load);
-        loads[0].source
+        loads[0].source.clone()
     }
 
     fn loaded(&mut self, number: u64) {
@@ -69,8 +69,8 @@ impl World {
             let mut packed = [0; PAGE_BYTES];
             let len = self.codec.compress(codec, &content(number), &mut packed, PAGE_BYTES).expect("it shrinks");
             match self.core.compressed(picked[0].object, Coded::Bytes { codec: codec.0, len: len as u32 }) {
-                Placed::Pool { slot, .. } => {
-                    self.memory[slot.byte() as usize..][..len].copy_from_slice(&packed[..len]);
+                Placed::Pool { runs, .. } => {
+                    self.memory[runs.slot().byte() as usize..][..len].copy_from_slice(&packed[..len]);
                     return self.core.check();
                 }
                 Placed::Full => self.write_back(),
@@ -84,8 +84,8 @@ impl World {
         self.core.pick_writeback(true, 1 << 20, &mut victims);
         assert!(!victims.is_empty(), "the policy gives room");
         for victim in victims {
-            let (unit, from) = (self.log.len() as u32 + 1, victim.slot.byte() as usize);
-            self.log.insert(unit, self.memory[from..from + victim.len as usize].to_vec());
+            let (unit, from) = (self.log.len() as u32 + 1, victim.runs.slot().byte() as usize);
+            self.log.insert(unit, self.memory[from..from + victim.runs.len() as usize].to_vec());
             self.core.written(victim.object, Some(Extent { unit }));
         }
         self.core.take_effects();
@@ -94,8 +94,8 @@ impl World {
     /// The bytes of a refaulted page, and whether they were in the swap tier.
     fn bytes(&mut self, number: u64) -> ([u8; PAGE_BYTES], bool) {
         let (packed, codec, swapped) = match self.load(number) {
-            Source::Pooled { slot, len, codec } => {
-                (self.memory[slot.byte() as usize..][..len as usize].to_vec(), codec, false)
+            Source::Pooled { runs, codec } => {
+                (self.memory[runs.slot().byte() as usize..][..runs.len() as usize].to_vec(), codec, false)
             }
             Source::Swapped { extent, codec, .. } => (self.log[&extent.unit].clone(), codec, true),
             other => panic!("{other:?}"),

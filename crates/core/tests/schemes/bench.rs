@@ -99,6 +99,19 @@ impl Bench {
         self.core.counters().clone()
     }
 
+    /// The program unmaps these pages.
+    pub fn unmap(&mut self, pages: Range<u64>) {
+        for page in pages {
+            self.core.unmapped(self.proc, PageRange { first: self.at(page), pages: 1 });
+        }
+        self.apply_effects();
+        self.core.check();
+    }
+
+    pub fn is_compressed(&self) -> bool {
+        self.core.is_compressed(self.proc)
+    }
+
     fn at(&self, page: u64) -> Page {
         Page(page * self.stride)
     }
@@ -209,13 +222,13 @@ impl Bench {
         let count = victims.len();
         match &mut self.under_way {
             Some(under_way) => under_way.extend(victims),
-            None => victims.into_iter().for_each(|victim| self.end_write(victim, true)),
+            None => victims.into_iter().for_each(|victim| self.end_write(&victim, true)),
         }
         count
     }
 
     /// Ends a write; `well`: it succeeded.
-    pub fn end_write(&mut self, victim: WriteBack, well: bool) {
+    pub fn end_write(&mut self, victim: &WriteBack, well: bool) {
         let to = victim.to.expect("schemes of the papers write to blocks");
         let block = memfit_core::blocks::block_of(to);
         if self.written.last() != Some(&block) {
@@ -238,7 +251,7 @@ impl Bench {
         let mut loads = Vec::new();
         let limit = PageRange { first: self.at(page), pages: 1 };
         assert_eq!(self.core.fault(self.proc, self.at(page), limit, 1, &mut loads), Fault::Load, "page {page}");
-        loads[0].source
+        loads.swap_remove(0).source
     }
 
     /// A fault inside of a registered range: pages and sources, in the order of the core's answer.
@@ -253,7 +266,7 @@ impl Bench {
         let limit = PageRange { first: self.at(limit.start), pages: (limit.end - limit.start) * self.stride };
         let mut loads = Vec::new();
         assert_eq!(self.core.fault(self.proc, self.at(page), limit, most, &mut loads), Fault::Load, "page {page}");
-        loads.iter().map(|load| (load.page.0 / self.stride, load.source)).collect()
+        loads.iter().map(|load| (load.page.0 / self.stride, load.source.clone())).collect()
     }
 
     /// The program passes over `pages` neighbours: what each fault brings.
@@ -265,7 +278,7 @@ impl Bench {
             assert_eq!(self.core.fault(self.proc, page, limit, pages as u32, &mut loads), Fault::Load);
             loads.iter().for_each(|load| self.core.loaded(self.proc, load.page, Filled::Done));
             page.0 += loads.len() as u64;
-            faults.push(loads.iter().map(|load| load.source).collect());
+            faults.push(loads.iter().map(|load| load.source.clone()).collect());
         }
         self.apply_effects();
         faults

@@ -104,7 +104,7 @@ fn freed_while_it_is_written() {
     assert_eq!(writes.len(), 32);
     (0..4).for_each(|page| bench.free(page));
     assert_eq!(bench.core.blocks_in_use(), 8, "until then its block is held");
-    writes.into_iter().for_each(|write| bench.end_write(write, true));
+    writes.into_iter().for_each(|write| bench.end_write(&write, true));
     assert_eq!(bench.core.blocks_in_use(), 7);
     bench.core.check();
 }
@@ -126,7 +126,7 @@ fn a_write_that_fails() {
     bench.under_way = Some(Vec::new());
     (0..32).for_each(|page| _ = bench.store(page, anonymous(1000)));
     let writes = bench.under_way.take().unwrap();
-    writes.into_iter().for_each(|write| bench.end_write(write, false));
+    writes.into_iter().for_each(|write| bench.end_write(&write, false));
     bench.core.check();
     assert!((0..32).all(|page| in_pool(&bench.source(page))));
     assert_eq!((bench.core.blocks_in_use(), bench.counters().to_swap), (0, 0));
@@ -150,7 +150,7 @@ fn due_buffers_that_got_empty_and_were_begun_again() {
     bench.under_way = Some(Vec::new());
     bench.write_back();
     let under_way = bench.under_way.take().unwrap();
-    under_way.into_iter().for_each(|victim| bench.end_write(victim, false));
+    under_way.into_iter().for_each(|victim| bench.end_write(&victim, false));
     bench.core.check();
 }
 
@@ -164,8 +164,8 @@ fn a_write_that_fails_on_a_full_device() {
     bench.write_back();
     let writes = bench.under_way.take().unwrap();
     assert_eq!(writes.len(), 2);
-    bench.end_write(writes[0], false);
-    bench.end_write(writes[1], false);
+    bench.end_write(&writes[0], false);
+    bench.end_write(&writes[1], false);
     assert_eq!(bench.store(2, anonymous(4000)), Went::Waits, "both blocks are promised");
     bench.write_back();
     assert_eq!(bench.counters().to_swap, 2);

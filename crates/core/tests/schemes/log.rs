@@ -12,7 +12,7 @@ fn units_are_no_more_than_the_batch() {
         (40..1000).for_each(|page| bench.store_only(page, anonymous(100)));
         let mut victims = Vec::new();
         bench.core.pick_writeback(true, max_bytes, &mut victims);
-        let bytes: u32 = victims.iter().map(|victim| stored_bytes(victim.len)).sum();
+        let bytes: u32 = victims.iter().map(|victim| stored_bytes(victim.runs.len())).sum();
         assert!(bytes <= max_bytes, "{bytes} bytes for a batch of {max_bytes}");
         assert_eq!(victims.is_empty(), max_bytes == 0);
         victims.iter().for_each(|victim| bench.core.written(victim.object, None));

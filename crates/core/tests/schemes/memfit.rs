@@ -65,11 +65,11 @@ fn raw_pages_make_room_first() {
     bench.under_way = Some(Vec::new());
     bench.write_back();
     let victims = bench.under_way.take().unwrap();
-    let lens: Vec<u32> = victims.iter().map(|victim| victim.len).collect();
+    let lens: Vec<u32> = victims.iter().map(|victim| victim.runs.len()).collect();
     assert_eq!(lens[..5], [RAW, RAW, RAW, RAW, 1000]);
     // One write fails: this page is the newest raw page now.
-    bench.end_write(victims[0], false);
-    victims[1..].iter().for_each(|&victim| bench.end_write(victim, true));
+    bench.end_write(&victims[0], false);
+    victims[1..].iter().for_each(|victim| bench.end_write(victim, true));
     bench.core.check();
     assert!(in_pool(&bench.source(100)) && !in_pool(&bench.source(101)));
 }

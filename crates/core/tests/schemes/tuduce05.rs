@@ -3,9 +3,12 @@
 use super::bench::{anonymous, extent, in_pool, Bench, Went};
 use memfit_core::Source;
 
+/// The pages of small programs, too: those here have few.
+const ALL: &str = "admission.need_permille=0";
+
 /// A pool of at most four zones of 64 frames.
 fn small(more: &[&str]) -> Bench {
-    let zones = ["pool.zone_kib=256"];
+    let zones = [ALL, "pool.zone_kib=256"];
     Bench::new("tuduce05", &zones.iter().chain(more).copied().collect::<Vec<_>>(), 256, 10_000)
 }
 
@@ -19,6 +22,31 @@ fn compression_begins_when_memory_is_short() {
     assert_eq!(bench.core.pool_limit(), 64);
     assert_eq!(bench.store(1, anonymous(1000)), Went::Pool);
     assert_eq!(bench.core.pool_usage().frames, 64, "a zone's memory is taken as a whole");
+}
+
+/// Rule 16: compression is switched on for one application, when its need passes a threshold, and
+/// off when it needs half as much. A thousandth of a budget of 1 GiB is 263 pages.
+#[test]
+fn rule_16_compression_is_for_programs_that_need_much() {
+    let fixed = ["sizing=fixed", "pool.zone_kib=256", "admission.need_permille=1"];
+    let mut bench = Bench::new("tuduce05", &fixed, 128, 10_000);
+    let store = |bench: &mut Bench, pages: std::ops::Range<u64>, went| {
+        pages.for_each(|page| assert_eq!(bench.store(page, anonymous(1000)), went, "page {page}"));
+    };
+    store(&mut bench, 0..262, Went::Swap);
+    store(&mut bench, 262..300, Went::Pool);
+    bench.unmap(0..169);
+    store(&mut bench, 0..1, Went::Pool);
+    bench.unmap(169..170);
+    store(&mut bench, 1..2, Went::Pool);
+    assert!(bench.is_compressed());
+    bench.unmap(170..172);
+    store(&mut bench, 2..3, Went::Swap);
+    assert!(!bench.is_compressed());
+    assert_eq!(bench.counters().by_need, 263);
+    // Without a swap tier there is no other place.
+    let mut bench = Bench::new("tuduce05", &fixed, 128, 0);
+    assert_eq!(bench.store(0, anonymous(1000)), Went::Pool);
 }
 
 /// Rules 10 and 13: with less than a zone free the area grows, by one zone per check.
@@ -41,7 +69,7 @@ fn the_area_grows_with_its_load() {
 /// there is room for 64 more.
 #[test]
 fn a_reserve_is_kept_when_it_cannot_grow() {
-    let mut bench = Bench::new("tuduce05", &["sizing=fixed", "pool.zone_kib=256"], 64, 10_000);
+    let mut bench = Bench::new("tuduce05", &[ALL, "sizing=fixed", "pool.zone_kib=256"], 64, 10_000);
     for page in 0..300 {
         assert_eq!(bench.store(page, anonymous(1024)), Went::Pool);
     }
@@ -57,7 +85,7 @@ fn a_reserve_is_kept_when_it_cannot_grow() {
 /// 5.14: incompressible pages go straight to disk.
 #[test]
 fn incompressible_pages_go_to_disk() {
-    let mut bench = Bench::new("tuduce05", &["sizing=fixed", "pool.zone_kib=256"], 64, 100);
+    let mut bench = Bench::new("tuduce05", &[ALL, "sizing=fixed", "pool.zone_kib=256"], 64, 100);
     assert_eq!(bench.store(0, anonymous(4096)), Went::Swap);
     assert_eq!(bench.store(1, anonymous(4095)), Went::Pool);
 }
@@ -65,7 +93,7 @@ fn incompressible_pages_go_to_disk() {
 /// 5.14, the switch: the page is stored raw, in four blocks of 1 KiB.
 #[test]
 fn t5_14_incompressible_pages_may_be_stored_raw() {
-    let mut bench = Bench::new("tuduce05", &["sizing=fixed", "pool.zone_kib=256", "admission=all"], 128, 100);
+    let mut bench = Bench::new("tuduce05", &[ALL, "sizing=fixed", "pool.zone_kib=256", "admission=all"], 128, 100);
     assert_eq!(bench.store(0, anonymous(4096)), Went::Pool);
     assert_eq!((bench.core.pool_usage().zpages, bench.core.pool_usage().used_bytes), (1, 4096));
 }
@@ -74,7 +102,7 @@ fn t5_14_incompressible_pages_may_be_stored_raw() {
 /// more than four are free.
 #[test]
 fn rule_12_the_area_shrinks_when_its_load_is_gone() {
-    let mut bench = Bench::new("tuduce05", &["pool.zone_kib=256"], 512, 10_000);
+    let mut bench = Bench::new("tuduce05", &[ALL, "pool.zone_kib=256"], 512, 10_000);
     bench.round(0, false);
     (0..4).for_each(|page| _ = bench.store(page, anonymous(4000)));
     let mut second = 1;
@@ -108,7 +136,7 @@ fn rule_12_the_area_shrinks_when_its_load_is_gone() {
 /// Rules 4 and 5.15: a page that was loaded and stored again is the newest.
 #[test]
 fn rule_4_the_page_stored_last_leaves_last() {
-    let mut bench = Bench::new("tuduce05", &["sizing=fixed", "pool.zone_kib=256"], 64, 10_000);
+    let mut bench = Bench::new("tuduce05", &[ALL, "sizing=fixed", "pool.zone_kib=256"], 64, 10_000);
     (0..150).for_each(|page| _ = bench.store(page, anonymous(1024)));
     (0..10).for_each(|page| {
         bench.load(page);

@@ -85,7 +85,7 @@ fn as_many_frames_leave_as_the_new_zspage_needs() {
     bench.under_way = Some(Vec::new());
     assert_eq!(bench.store(20, anonymous(2700)), Went::Waits);
     assert_eq!(bench.counters().evicted_units, 2, "both at once, and no more while they are being written");
-    bench.under_way.take().unwrap().into_iter().for_each(|write| bench.end_write(write, true));
+    bench.under_way.take().unwrap().into_iter().for_each(|write| bench.end_write(&write, true));
     assert_eq!(bench.counters().evicted_frames, 2);
 }
 

@@ -306,7 +306,7 @@ impl Server {
     /// Puts the bytes of load `i`, and of those read together with it, into the run buffer. Returns
     /// how many loads these are.
     fn gather_from(&mut self, i: usize, buffers: &mut FaultBuffers) -> Result<usize, End> {
-        let load = self.loads[i];
+        let load = &self.loads[i];
         if load.source == Source::File {
             let pages = self.file_run(i)?;
             return match self.read_file(i, pages, buffers) {
@@ -316,9 +316,9 @@ impl Server {
             };
         }
         let out = &mut buffers.page_run.bytes()[i * 4096..(i + 1) * 4096];
-        match load.source {
+        match &load.source {
             Source::Zero => out.fill(0),
-            Source::Word(word) => memfit_codec::fill(out, word),
+            Source::Word(word) => memfit_codec::fill(out, *word),
             Source::File => {}
             Source::Staged(slot) => {
                 let segment = self.shared.lock().segments.get(&slot.area).cloned();
@@ -326,13 +326,13 @@ impl Server {
                 // The core has pinned the object: the slot holds it until `loaded`.
                 segment.copy_page(crate::proc::slot_offset(slot.index), out);
             }
-            Source::Pooled { slot, len, codec } => {
+            Source::Pooled { runs, codec } => {
                 // The core has pinned the object: its bytes stay until `loaded`.
-                let bytes = &mut buffers.coded[..len as usize];
-                self.shared.memory.copy_to(slot.byte(), bytes);
-                decode(&mut buffers.worker, codec, bytes, out, load.page)?;
+                let bytes = &mut buffers.coded[..runs.len() as usize];
+                self.shared.read_pooled(runs, bytes);
+                decode(&mut buffers.worker, *codec, bytes, out, load.page)?;
             }
-            Source::Swapped { extent, len, codec, .. } => {
+            &Source::Swapped { extent, len, codec, .. } => {
                 let reader = self.reader.as_mut().ok_or_else(|| Broken("there is no swap tier".into()))?;
                 let bytes = reader
                     .fetch(Stored { extent, len, codec })

@@ -253,7 +253,8 @@ impl Machine {
             left += self.core.pick_writeback(pressed, bytes, &mut victims);
             self.apply_effects();
             for victim in &victims {
-                let stored = self.tier.append(victim.object, victim.len as u16, victim.codec, false, &mut self.tally);
+                let stored =
+                    self.tier.append(victim.object, victim.runs.len() as u16, victim.codec, false, &mut self.tally);
                 left += usize::from(stored.is_some());
                 self.written(victim.object, stored.map(|stored| stored.extent));
             }

@@ -10,7 +10,8 @@ fn pool(limit_frames: u32) -> Buffers {
 
 /// Places a zpage; returns handle, frame, offset, and whether the frame was fresh.
 fn place(pool: &mut Buffers, len: u32) -> (Handle, u32, u16, bool) {
-    let Placed { handle, slot, grew } = pool.place(len).unwrap();
+    let Placed { handle, runs, grew } = pool.place(len).unwrap();
+    let slot = runs.slot();
     pool.check();
     assert!(grew.is_empty() || grew == Span { first: slot.frame, frames: 1 });
     (handle, slot.frame, slot.offset, !grew.is_empty())
@@ -48,7 +49,7 @@ fn write(pool: &mut Buffers, frame: u32) -> Span {
 fn rule_4_zpages_are_appended() {
     let mut pool = pool(2);
     let (first, ..) = place(&mut pool, 1001);
-    assert_eq!(pool.slot(first), (Slot { frame: 0, offset: 0 }, 1001));
+    assert_eq!(pool.runs(first), Runs::one(Slot { frame: 0, offset: 0 }, 1001));
     // The next multiple of 8.
     assert_eq!(at(&mut pool, 7), (0, 1008, false));
     assert_eq!(at(&mut pool, 3080), (0, 1016, false));
@@ -109,7 +110,7 @@ fn rule_6_full_until_a_buffer_was_cleaned() {
     pool.seal(Unit(1), true);
     assert_eq!(
         pool.place(96),
-        Ok(Placed { handle: Handle(2), slot: Slot { frame: 0, offset: 4000 }, grew: Span::EMPTY })
+        Ok(Placed { handle: Handle(2), runs: Runs::one(Slot { frame: 0, offset: 4000 }, 96), grew: Span::EMPTY })
     );
     assert_eq!(pool.place(96), Err(full));
     assert_eq!(write(&mut pool, 1), Span::EMPTY);
@@ -358,10 +359,13 @@ fn step(pool: &mut Buffers, model: &mut Model, op: &Op) {
     match *op {
         Op::Place(len) => {
             let placed = pool.place(len);
-            let got = placed.map(|p| (p.slot.frame, u32::from(p.slot.offset), !p.grew.is_empty())).ok();
+            let place = |placed: &Placed| {
+                (placed.runs.slot().frame, u32::from(placed.runs.slot().offset), !placed.grew.is_empty())
+            };
+            let got = placed.as_ref().map(place).ok();
             assert_eq!(got, model.place(len));
             placed.into_iter().for_each(|placed| {
-                assert!(model.objects.insert(placed.handle, placed.slot.frame).is_none());
+                assert!(model.objects.insert(placed.handle, placed.runs.slot().frame).is_none());
             });
         }
         Op::Remove(rank) => {

@@ -31,7 +31,7 @@ impl<const MOST: usize> FewPerFrame<MOST> {
 
     /// Frame and first chunk.
     fn at(&self, handle: Handle) -> (u32, u32) {
-        let slot = self.slot(handle).0;
+        let slot = self.runs(handle).slot();
         (slot.frame, u32::from(slot.offset) / CHUNK_BYTES)
     }
 
@@ -58,10 +58,10 @@ impl<const MOST: usize> FewPerFrame<MOST> {
         self.check();
         let chunk = |slot: Slot| u32::from(slot.offset) / CHUNK_BYTES;
         for step in &moves {
-            assert_eq!((step.to, step.len), self.slot(step.handle), "it is where it was moved to");
-            assert_eq!(step.from.frame, step.to.frame, "nothing moves from frame to frame");
+            assert_eq!(step.to, self.runs(step.handle), "it is where it was moved to");
+            assert_eq!(step.from.slot().frame, step.to.slot().frame, "nothing moves from frame to frame");
         }
-        moves.iter().map(|step| (step.handle, chunk(step.from), chunk(step.to))).collect()
+        moves.iter().map(|step| (step.handle, chunk(step.from.slot()), chunk(step.to.slot()))).collect()
     }
 
     fn free_chunks(&self, frame: u32) -> u32 {
@@ -181,10 +181,10 @@ fn z7_a_full_pool_refuses_what_fits_in_no_frame() {
             pool.place(bytes(40)).unwrap();
             let full = PoolFull { frames_used: 2, frames_needed: 1, frames_max: 2 };
             assert_eq!(pool.place(bytes(25)), Err(full));
-            assert_eq!(pool.place(bytes(24)).unwrap().slot.frame, 1);
+            assert_eq!(pool.place(bytes(24)).unwrap().runs.slot().frame, 1);
             // A limit below the use drops nothing, and used frames are filled.
             pool.set_limit(0);
-            assert_eq!(pool.place(bytes(24)).unwrap().slot.frame, 0);
+            assert_eq!(pool.place(bytes(24)).unwrap().runs.slot().frame, 0);
             assert!(pool.place(bytes(1)).is_err());
             pool.check();
         }
@@ -235,7 +235,7 @@ fn z9_a_move_may_overlap_itself() {
     assert_eq!(pool.remove(a), Span::EMPTY);
     pool.tidy(Unit(0), &|_| true, &mut moves);
     let (from, to) = (Slot { frame: 0, offset: 320 }, Slot { frame: 0, offset: 0 });
-    assert_eq!(moves, [Move { handle: b, from, to, len: 3200 }]);
+    assert_eq!(moves, [Move::of_one(b, from, to, 3200)]);
 }
 
 #[test]
@@ -248,7 +248,7 @@ fn z9_an_empty_frame_is_free_and_the_lowest_is_used_next() {
     }
     assert_eq!(pool.lists(), [(0, vec![3])]);
     let placed = pool.place(4096).unwrap();
-    assert_eq!((placed.slot.frame, placed.grew), (0, Span { first: 0, frames: 1 }));
+    assert_eq!((placed.runs.slot().frame, placed.grew), (0, Span { first: 0, frames: 1 }));
     assert_eq!([pool.put(64).1, pool.put(64).1, pool.put(64).1], [(1, 0), (2, 0), (4, 0)]);
 }
 
@@ -374,7 +374,7 @@ fn a_header_takes_a_chunk_unless_a_zpage_needs_them_all() {
     assert_eq!(pool.put(64).1, (2, 0));
     // Made from a scheme; zbud has no header.
     let params = PoolParams { header_chunks: 1, ..PoolParams::new(100, 100) };
-    let offset = |name| (find(name).unwrap().make)(&params).place(100).unwrap().slot.offset;
+    let offset = |name| (find(name).unwrap().make)(&params).place(100).unwrap().runs.slot().offset;
     assert_eq!([offset("zbud"), offset("z3fold")], [0, 64]);
 }
 

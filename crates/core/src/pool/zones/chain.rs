@@ -2,28 +2,14 @@
 //!
 //! Zones have rising positions in the order in which they were appended. A removed zone leaves a
 //! gap, and the gaps are closed when the positions run out, so that both operations are O(1) on
-//! average. A binary tree over the positions has the largest room below each node. So the first
-//! zone with room is found in O(log zones), without a walk along the chain.
+//! average. A binary tree over the positions has the largest room below each node: free blocks of
+//! a zone that takes a new page, else 0. So the first zone with room is found in O(log zones),
+//! without a walk along the chain.
 
 use super::super::table_bytes;
 use crate::grow::reserve_tight;
 use crate::ids::NIL;
 use alloc::{vec, vec::Vec};
-
-/// Room of a zone for a new page; zero if it takes none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Room {
-    /// Free blocks.
-    pub blocks: u32,
-    /// Length of the longest free run, blocks.
-    pub run: u32,
-}
-
-impl Room {
-    fn max(self, other: Room) -> Room {
-        Room { blocks: self.blocks.max(other.blocks), run: self.run.max(other.run) }
-    }
-}
 
 /// The zones in order.
 #[derive(Debug, Default)]
@@ -34,7 +20,7 @@ pub(super) struct Chain {
     positions: Vec<u32>,
     /// Node 1 is the root, the children of node `i` are `2 * i` and `2 * i + 1`; the second half of
     /// the table are the positions.
-    tree: Vec<Room>,
+    tree: Vec<u32>,
     live: u32,
 }
 
@@ -59,7 +45,7 @@ impl Chain {
 
     /// Removes a zone.
     pub fn remove(&mut self, zone: u32) {
-        self.set(zone, Room::default());
+        self.set(zone, 0);
         let position = core::mem::replace(&mut self.positions[zone as usize], NIL);
         self.zones[position as usize] = NIL;
         self.live -= 1;
@@ -76,7 +62,7 @@ impl Chain {
     }
 
     /// Sets the room of a zone.
-    pub fn set(&mut self, zone: u32, room: Room) {
+    pub fn set(&mut self, zone: u32, room: u32) {
         let mut node = self.tree.len() / 2 + self.positions[zone as usize] as usize;
         self.tree[node] = room;
         while node > 1 {
@@ -85,29 +71,14 @@ impl Chain {
         }
     }
 
-    /// First zone with at least this many free blocks, contiguous or not; `blocks` is more than 0.
-    pub fn first_by_count(&self, blocks: u32) -> Option<u32> {
-        self.first(|room| room.blocks >= blocks)
-    }
-
-    /// First zone with a run of at least this many free blocks; `blocks` is more than 0.
-    pub fn first_by_run(&self, blocks: u32) -> Option<u32> {
-        self.first(|room| room.run >= blocks)
-    }
-
-    /// The first of the zones with the most free blocks; `None` if no zone has any.
-    pub fn emptiest(&self) -> Option<u32> {
-        let most = self.tree.get(1)?.blocks;
-        self.first_by_count(most.max(1))
-    }
-
-    fn first(&self, fits: impl Fn(&Room) -> bool) -> Option<u32> {
-        if !self.tree.get(1).is_some_and(&fits) {
+    /// First zone with at least this many free blocks; `blocks` is more than 0.
+    pub fn first_fit(&self, blocks: u32) -> Option<u32> {
+        if self.tree.get(1).is_none_or(|&most| most < blocks) {
             return None;
         }
         let (half, mut node) = (self.tree.len() / 2, 1);
         while node < half {
-            node = if fits(&self.tree[2 * node]) { 2 * node } else { 2 * node + 1 };
+            node = if self.tree[2 * node] >= blocks { 2 * node } else { 2 * node + 1 };
         }
         Some(self.zones[node - half])
     }
@@ -120,10 +91,10 @@ impl Chain {
     /// Closes the gaps and sizes the tables for twice the number of zones.
     fn rebuild(&mut self) {
         let half = self.tree.len() / 2;
-        let rooms: Vec<(u32, Room)> =
+        let rooms: Vec<(u32, u32)> =
             self.iter().map(|zone| (zone, self.tree[half + self.positions[zone as usize] as usize])).collect();
         let half = (2 * rooms.len()).next_power_of_two().max(4);
-        self.tree = vec![Room::default(); 2 * half];
+        self.tree = vec![0; 2 * half];
         self.zones = Vec::with_capacity(half);
         for (position, (zone, room)) in rooms.into_iter().enumerate() {
             self.zones.push(zone);
@@ -142,12 +113,12 @@ impl Chain {
     }
 
     /// Panics unless the tree agrees with the rooms of the zones.
-    pub fn check(&self, room: impl Fn(u32) -> Room) {
+    pub fn check(&self, room: impl Fn(u32) -> u32) {
         assert_eq!(self.iter().count() as u32, self.live);
         let half = self.tree.len() / 2;
         for (position, &zone) in self.zones.iter().enumerate() {
             if zone == NIL {
-                assert_eq!(self.tree[half + position], Room::default(), "room in the gap {position}");
+                assert_eq!(self.tree[half + position], 0, "room in the gap {position}");
             } else {
                 assert_eq!(self.positions[zone as usize] as usize, position);
                 assert_eq!(self.tree[half + position], room(zone), "room of zone {zone}");
@@ -166,29 +137,24 @@ mod tests {
     #[test]
     fn first_fit_in_order_of_the_chain() {
         let mut chain = Chain::default();
-        assert_eq!(chain.first_by_count(1), None);
-        for (zone, blocks, run) in [(5, 3, 3), (0, 9, 2), (7, 8, 8), (1, 20, 20)] {
+        assert_eq!(chain.first_fit(1), None);
+        for (zone, blocks) in [(5, 3), (0, 9), (7, 8), (1, 20)] {
             chain.push(zone);
-            chain.set(zone, Room { blocks, run });
+            chain.set(zone, blocks);
         }
-        assert_eq!([3, 4, 9, 10, 21].map(|k| chain.first_by_count(k)), [Some(5), Some(0), Some(0), Some(1), None]);
-        assert_eq!([2, 4, 9].map(|k| chain.first_by_run(k)), [Some(5), Some(7), Some(1)]);
-        assert_eq!(chain.emptiest(), Some(1));
-        chain.set(5, Room { blocks: 20, run: 3 });
-        assert_eq!(chain.emptiest(), Some(5));
-        chain.set(5, Room { blocks: 3, run: 3 });
+        assert_eq!([3, 4, 9, 10, 21].map(|k| chain.first_fit(k)), [Some(5), Some(0), Some(0), Some(1), None]);
         // A zone that comes back goes to the end, whatever its number.
         chain.remove(0);
         chain.push(0);
-        chain.set(0, Room { blocks: 30, run: 1 });
+        chain.set(0, 30);
         assert_eq!(chain.iter().collect::<Vec<_>>(), [5, 7, 1, 0]);
-        assert_eq!([4, 21].map(|k| chain.first_by_count(k)), [Some(7), Some(0)]);
+        assert_eq!([4, 21].map(|k| chain.first_fit(k)), [Some(7), Some(0)]);
     }
 
     /// Many zones come and go: positions run out, and the tables shrink again.
     #[test]
     fn positions_are_used_again() {
-        let room = |zone: u32| Room { blocks: zone % 50 + 1, run: zone % 9 };
+        let room = |zone: u32| zone % 50 + 1;
         let (mut chain, mut model) = (Chain::default(), Vec::new());
         for step in 0..3000u32 {
             let zone = step * 7 % 1000;
@@ -206,13 +172,13 @@ mod tests {
             if step % 97 == 0 {
                 chain.check(room);
                 assert_eq!(chain.iter().collect::<Vec<_>>(), model);
-                let first = |k| model.iter().copied().find(|zone| room(*zone).blocks >= k);
-                assert!((1..52).all(|k| chain.first_by_count(k) == first(k)));
+                let first = |k| model.iter().copied().find(|zone| room(*zone) >= k);
+                assert!((1..52).all(|k| chain.first_fit(k) == first(k)));
             }
         }
         let full = chain.metadata_bytes();
         model.drain(..990).for_each(|zone| chain.remove(zone));
         chain.check(room);
-        assert!(chain.metadata_bytes() < full / 4, "{} of {full} bytes", chain.metadata_bytes());
+        assert!(chain.metadata_bytes() < full / 3, "{} of {full} bytes", chain.metadata_bytes());
     }
 }

@@ -1,8 +1,7 @@
 //! One zone: its blocks and its comp-page entries.
 
-use super::super::Handle;
-use super::blocks::Blocks;
-use super::chain::Room;
+use super::super::{table_bytes, Handle};
+use crate::ids::NIL;
 use alloc::vec::Vec;
 
 /// Flag of an entry without page; the rest is the next free entry, or at the end the number of
@@ -12,7 +11,10 @@ const FREE: u32 = Handle::RAW_MAX + 1;
 /// The tables of a zone. They are allocated and freed with it.
 #[derive(Debug)]
 pub(super) struct Zone {
-    pub blocks: Blocks,
+    /// The next block of each: in the list of free blocks, or of the same page; [`NIL`] at the end.
+    links: Vec<u32>,
+    free_block: u32,
+    used: u32,
     /// Handle of each entry's page, or `FREE` and the next free entry.
     entries: Vec<u32>,
     free_entry: u32,
@@ -23,16 +25,27 @@ pub(super) struct Zone {
 
 impl Zone {
     pub fn new(blocks: u32, entries: u32) -> Zone {
+        let links = (1..blocks).chain([NIL]).collect();
         let table = (1..=entries).map(|next| FREE | next).collect();
-        Zone { blocks: Blocks::new(blocks), entries: table, free_entry: 0, pages: 0, condemned: false }
+        Zone { links, free_block: 0, used: 0, entries: table, free_entry: 0, pages: 0, condemned: false }
     }
 
-    /// Room for a new page: none without a free entry.
-    pub fn room(&self) -> Room {
+    /// Free blocks that a new page may have: none without a free entry.
+    pub fn room(&self) -> u32 {
         if self.condemned || self.pages as usize == self.entries.len() {
-            return Room::default();
+            return 0;
         }
-        Room { blocks: self.blocks.free(), run: self.blocks.longest() }
+        self.free()
+    }
+
+    /// Blocks in use.
+    pub fn used(&self) -> u32 {
+        self.used
+    }
+
+    /// Free blocks.
+    pub fn free(&self) -> u32 {
+        self.links.len() as u32 - self.used
     }
 
     /// Number of pages.
@@ -40,13 +53,15 @@ impl Zone {
         self.pages
     }
 
-    /// Takes the first free entry and the lowest run of `blocks` blocks; both must exist. The
-    /// caller then sets the owner of the entry.
+    /// Takes the first free entry and the first `blocks` free blocks; both must exist. Returns the
+    /// entry and the first block. The caller then sets the owner of the entry.
     pub fn take(&mut self, blocks: u32) -> (u32, u32) {
-        let first = self.blocks.lowest(blocks).expect("the zone has a run that is long enough");
-        let entry = self.free_entry;
+        assert!((1..=self.free()).contains(&blocks), "{blocks} of {} blocks", self.free());
+        let (entry, first) = (self.free_entry, self.free_block);
         self.free_entry = self.entries[entry as usize] & !FREE;
-        self.blocks.take(first, blocks);
+        let last = self.blocks(first).nth(blocks as usize - 1).expect("there are as many");
+        self.free_block = core::mem::replace(&mut self.links[last as usize], NIL);
+        self.used += blocks;
         self.pages += 1;
         (entry, first)
     }
@@ -62,27 +77,47 @@ impl Zone {
         (owner & FREE == 0).then(|| Handle::from_raw(owner))
     }
 
+    /// The blocks from `first` on, as they are linked.
+    pub fn blocks(&self, first: u32) -> impl Iterator<Item = u32> + '_ {
+        let some = |block: u32| Some(block).filter(|&block| block != NIL);
+        core::iter::successors(some(first), move |&block| some(self.links[block as usize]))
+    }
+
     /// Frees an entry and its blocks.
-    pub fn put(&mut self, entry: u32, first: u32, blocks: u32) {
-        self.blocks.put(first, blocks);
+    pub fn put(&mut self, entry: u32, first: u32) {
+        let (count, last) = self.blocks(first).fold((0, first), |(count, _), block| (count + 1, block));
+        self.links[last as usize] = core::mem::replace(&mut self.free_block, first);
+        self.used -= count;
         self.entries[entry as usize] = FREE | self.free_entry;
         self.free_entry = entry;
         self.pages -= 1;
     }
 
     /// Owners of the pages, in order of entries.
-    pub fn owners(&self) -> impl Iterator<Item = Handle> + '_ {
+    fn owners(&self) -> impl Iterator<Item = Handle> + '_ {
         (0..self.entries.len() as u32).filter_map(|entry| self.owner(entry))
     }
 
     /// Heap bytes, including the zone itself: zones are boxed.
     pub fn metadata_bytes(&self) -> u64 {
-        size_of::<Zone>() as u64 + self.blocks.metadata_bytes() + super::super::table_bytes(&self.entries)
+        size_of::<Zone>() as u64 + table_bytes(&self.links) + table_bytes(&self.entries)
     }
 
-    /// Panics unless the free list has exactly the free entries.
-    pub fn check(&self) {
-        self.blocks.check();
+    /// Panics unless the free lists have exactly what is free. `firsts`: the first blocks of the
+    /// zone's pages.
+    pub fn check(&self, firsts: impl Iterator<Item = u32>) {
+        let mut seen = alloc::vec![false; self.links.len()];
+        for (free, first) in core::iter::once((true, self.free_block)).chain(firsts.map(|first| (false, first))) {
+            // The list of free blocks may be empty, that of a page not.
+            assert!(first != NIL || free, "a page without blocks");
+            for block in self.blocks(first) {
+                assert!(!core::mem::replace(&mut seen[block as usize], true), "block {block} is in two lists");
+            }
+            if free {
+                assert_eq!(seen.iter().filter(|seen| **seen).count() as u32, self.free());
+            }
+        }
+        assert!(seen.iter().all(|seen| *seen), "a block is in no list");
         assert_eq!(self.owners().count() as u32, self.pages);
         let (mut free, mut next) = (0, self.free_entry);
         while (next as usize) < self.entries.len() {
