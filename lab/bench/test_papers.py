@@ -173,7 +173,7 @@ class Factors(unittest.TestCase):
         self.assertEqual(len({factors.label(levels) for levels in factors.GRID}), 8)
         self.assertEqual(factors.label((1, -1, 1)), "grid-14-64-1024")
         self.assertEqual(
-            factors.overrides((1, -1, 1)), ("pool.entries_per_frame=14", "pool.block_bytes=64", "pool.zone_kib=1024")
+            factors.overrides((1, -1, 1)), (*factors.LOOKS, "pool.entries_per_frame=14", "pool.block_bytes=64", "pool.zone_kib=1024")
         )
 
 

@@ -7,6 +7,8 @@ FACTORS = ("CF", "block", "zone")
 PRINTED = {"CF": (4, 14), "block": (64, 1024), "zone": (2, 8)}
 HERE = {"CF": (4, 14), "block": (64, 1024), "zone": (256, 1024)}
 KEYS = {"CF": "pool.entries_per_frame", "block": "pool.block_bytes", "zone": "pool.zone_kib"}
+# An area is looked at after some time and stores: at a sixteenth of the size after a sixteenth.
+LOOKS = ("sizing.check_ms=62", "sizing.check_stores=64")
 GRID = tuple(product((-1, 1), repeat=3))
 EFFECTS = ((0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2))
 
@@ -35,7 +37,7 @@ def label(levels):
 
 
 def overrides(levels):
-    return tuple(f"{KEYS[f]}={HERE[f][l > 0]}" for f, l in zip(FACTORS, levels))
+    return (*LOOKS, *(f"{KEYS[f]}={HERE[f][l > 0]}" for f, l in zip(FACTORS, levels)))
 
 
 def printed(size):

@@ -28,9 +28,6 @@ CONFIGS = {
     | {f"cap-{cap}": [f"cap {cap}"] for cap in (1024, 2048, 4096)},
     "ezswap": {"memfit": None},
 }
-# Beside what the live runs set. An area is looked at after some time and stores: at a sixteenth of the size after a sixteenth.
-MORE = {"tuduce05": ("sizing.check_ms=62", "sizing.check_stores=64")}
-
 
 def places(paper, cell):
     """Under which names a run of this cell is kept."""
@@ -43,7 +40,7 @@ def record(ctx, cell, path):
     """Why there is none, or nothing."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
     new = path + ".new"
-    ctx.options = ("--record", new, *(x for o in MORE.get(cell.scheme, ()) for x in ("--set", o)))
+    ctx.options = ("--record", new)
     try:
         r = engine.run(ctx, cell)
         size = os.path.getsize(new) if os.path.exists(new) else 0
