@@ -40,6 +40,8 @@ def make_file(bench, data, mib):
 
 
 def reader(what, kind, path, count):
+    """Its command line. That an interpreter is looked for also brings it and the module into the page cache: they count for
+    nobody, as the program of the other points."""
     python = workloads.find_python(["sqlite3" if kind == "sqlite" else kind])
     return [python, f"{workloads.HERE}/workloads/readers.py", what, kind, path, str(count)]
 

@@ -6,9 +6,11 @@ import math
 import os
 import random
 import shutil
+import sqlite3
 import subprocess
 import sys
 import tempfile
+import types
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -267,6 +269,26 @@ class Page(unittest.TestCase):
         for wrong in (["--files", "--scale"], ["--read-iops", "5"], ["--files", "--read-iops", "0"]):
             with self.assertRaises(SystemExit):
                 run.parse(wrong)
+
+    def test_readers_of_files_find_each_record_and_say_what_is_missing(self):
+        bench = types.SimpleNamespace(out=self.dir)
+        points = [{"data": kind, "status": "ok", "why": ""} for kind in ("sqlite", "numpy")]
+        with open(f"{self.dir}/sqlite-1.new", "w") as f:
+            f.write("left by a bench that was stopped")
+        there = workloads.find_python
+        self.addCleanup(setattr, workloads, "find_python", there)
+        workloads.find_python = lambda modules: there(modules if modules == ["sqlite3"] else ["no_such_module"])
+        files = mapped.make_readers(bench, 1, points)
+        self.assertEqual([p["status"] for p in points], ["ok", "skipped"])
+        self.assertIn("no_such_module", points[1]["why"])
+        read = mapped.reader("read", "sqlite", files["sqlite"], 50)
+        got = subprocess.run(read, capture_output=True, text=True, timeout=60)
+        self.assertEqual((got.returncode, got.stdout.split()[:2]), (0, ["sqlite", "1024"]), got.stderr)
+        db = sqlite3.connect(files["sqlite"])
+        db.execute("update t set body = 'another'")
+        db.commit()
+        db.close()
+        self.assertIn("MISMATCH", subprocess.run(read, capture_output=True, text=True, timeout=60).stderr)
 
     def test_what_is_wrong_is_named_and_leaves_no_page(self):
         self.save(result())

@@ -53,7 +53,7 @@ pub struct Load {
 }
 
 /// How to serve a fault.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// Fill the pages listed.
     Load,

@@ -82,7 +82,8 @@ impl Core {
                 if self.objects.pinned(id) {
                     continue;
                 }
-                let len = self.pool.len(handle);
+                let runs = self.pool.runs(handle);
+                let len = runs.len();
                 if self.drop_file(id) {
                     dropped += len;
                     if dropped >= DROPPED_BYTES {
@@ -107,15 +108,15 @@ impl Core {
                 };
                 bytes += takes;
                 self.pool_control.leaving += u32::from(raw);
-                self.begin_write(id, handle, to, out);
+                self.begin_write(id, handle, runs, to, out);
             }
         }
     }
 
-    fn begin_write(&mut self, id: ObjectId, handle: Handle, to: Option<Extent>, out: &mut Vec<WriteBack>) {
+    fn begin_write(&mut self, id: ObjectId, handle: Handle, runs: Runs, to: Option<Extent>, out: &mut Vec<WriteBack>) {
         let (codec, _) = self.objects.codec(id);
         self.objects.place(id, Place::Writing(handle));
-        out.push(WriteBack { object: id, runs: self.pool.runs(handle), codec, to });
+        out.push(WriteBack { object: id, runs, codec, to });
     }
 
     /// Drops a clean page of a file, which needs no write (ezswap, rule C8). Returns whether it was
@@ -196,7 +197,8 @@ impl Core {
                 dropped += 1;
                 continue;
             }
-            let len = self.pool.len(handle);
+            let runs = self.pool.runs(handle);
+            let len = runs.len();
             let to = match self.pool_control.format() {
                 SwapFormat::CompressedExtents if stored_bytes(len) > *room => {
                     *room = 0;
@@ -206,17 +208,14 @@ impl Core {
                     *room -= stored_bytes(len);
                     None
                 }
-                SwapFormat::CompressedBatches => {
-                    let offset = self.pool.runs(handle).slot().offset;
-                    Some(blocks::extent(block, u32::from(offset)))
-                }
+                SwapFormat::CompressedBatches => Some(blocks::extent(block, u32::from(runs.slot().offset))),
                 SwapFormat::RawSlots => match self.pool_control.slot(id) {
                     Some(slot) => Some(blocks::extent(slot, 0)),
                     None => continue,
                 },
             };
             writing += 1;
-            self.begin_write(id, handle, to, out);
+            self.begin_write(id, handle, runs, to, out);
         }
         if block != NIL {
             // The write holds the block until the result of its last object is reported.

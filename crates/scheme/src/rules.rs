@@ -99,22 +99,22 @@ pub(super) static RULES: &[Rule] = &[
         },
     },
     Rule {
-        keys: &["swap_format", "swap_format.kind", "routing", "routing.kind", "admission", "admission.kind"],
+        keys: &[
+            "swap_format",
+            "swap_format.kind",
+            "routing",
+            "routing.kind",
+            "admission",
+            "admission.kind",
+            "admission.need_permille",
+        ],
         broken: |scheme| {
-            let raw = scheme.swap_format.kind != SwapFormat::CompressedBatches;
-            (!raw && (scheme.routing.kind == RoutingKind::ByOrigin || scheme.admission.kind != AdmissionKind::All)).then(|| {
-                "`swap_format` = compressed-batches takes pages through the pool alone: it needs `admission` = all and \
-                 `routing` = coldest-to-swap"
+            let all = scheme.admission.kind == AdmissionKind::All && scheme.admission.need_permille == 0;
+            let alone = all && scheme.routing.kind != RoutingKind::ByOrigin;
+            (scheme.swap_format.kind == SwapFormat::CompressedBatches && !alone).then(|| {
+                "`swap_format` = compressed-batches takes pages through the pool alone: it needs `admission` = all, \
+                 `admission.need_permille` = 0 and `routing` = coldest-to-swap"
                     .into()
-            })
-        },
-    },
-    Rule {
-        keys: &["swap_format", "swap_format.kind", "admission.need_permille"],
-        broken: |scheme| {
-            let raw = scheme.swap_format.kind != SwapFormat::CompressedBatches;
-            (!raw && scheme.admission.need_permille > 0).then(|| {
-                "`swap_format` = compressed-batches takes pages through the pool alone: it needs `admission.need_permille` = 0".into()
             })
         },
     },

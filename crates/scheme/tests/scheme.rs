@@ -260,9 +260,10 @@ fn impossible_combinations() {
     ] {
         assert_error(set(overrides), message);
     }
-    let overrides = ["routing=by-origin".to_owned()];
-    let error = preset("cervera99", &overrides).unwrap().unwrap_err().to_string();
-    assert!(error.contains("takes pages through the pool alone"), "{error}");
+    for overrides in ["routing=by-origin", "admission.need_permille=1"] {
+        let error = preset("cervera99", &[overrides.to_owned()]).unwrap().unwrap_err().to_string();
+        assert!(error.contains("takes pages through the pool alone"), "{error}");
+    }
 }
 
 #[test]

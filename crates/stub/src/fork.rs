@@ -158,20 +158,7 @@ pub extern "C" fn after_in_child() {
     access::forget();
     // The child does not inherit the window.
     locked::keep(0, 0);
-    let mut started = agent::start(true, token);
-    if token != 0 {
-        for _ in 1..TRIES {
-            if started {
-                break;
-            }
-            sys::futex_wait(&READY, 0, BETWEEN_TRIES);
-            started = agent::start(true, token);
-        }
-        if !started {
-            socket::ask(NO_THREAD, 0, token);
-            agent::die();
-        }
-    }
+    let started = agent::start(true, token) || token != 0 && starts_later(token);
     // Pages of a child of a paged process may be evicted. Until its stub holds the userfaultfd
     // through which they come back, they would read as zeros if pager and launcher died.
     if started && agent::depends() {
@@ -183,6 +170,18 @@ pub extern "C" fn after_in_child() {
     // Threads that waited for the lock are in the parent.
     LOCK.store(0, Release);
     set_mask(mask);
+}
+
+/// Tries again to start the stub thread of an announced child, which cannot go on without one.
+fn starts_later(token: u64) -> bool {
+    for _ in 1..TRIES {
+        sys::futex_wait(&READY, 0, BETWEEN_TRIES);
+        if agent::start(true, token) {
+            return true;
+        }
+    }
+    socket::ask(NO_THREAD, 0, token);
+    agent::die()
 }
 
 /// Brings back the pages that are mapped and readable. Changes nothing.

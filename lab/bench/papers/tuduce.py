@@ -321,8 +321,8 @@ WORKLOADS = (
 )
 DEVIATIONS = (
     (
-        "With the limited disk a miss costs 0.4 to 0.5 ms, there some 10; a hit in the area costs a fault of 10 to 15 us. With"
-        " the disk as it is (0.1 ms) no gain was above 8, and those of rand and qsim fell with their size."
+        "With the limited disk a miss costs 0.4 to 0.5 ms, there some 10; a hit in the area costs a fault of 10 to 15"
+        " us."
     ),
     (
         "The smallest zone is 256 KiB, which is the scaled 4 MB; the grid of the factors (2 and 8 MB) has 256 and 1024"

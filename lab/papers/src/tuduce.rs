@@ -162,7 +162,7 @@ impl Bench<'_> {
     /// the whole zone.
     fn fixed(&self, entries: u32, mb: f64) -> Vec<String> {
         let mut out = self.area(self.scale, entries, 128, 4.0);
-        out.extend(["sizing=fixed".into(), format!("sizing.pool_permille={}", (mb / 1.024).ceil())]);
+        out.extend(["sizing=fixed".into(), at_most(mb)]);
         out
     }
 
@@ -217,6 +217,11 @@ fn tables_per_frame(pool: &PoolScheme) -> u64 {
         "zones" => 2 * INT * 4096 / u64::from(pool.block_bytes) + 6 * INT * u64::from(pool.entries_per_frame),
         _ => 0,
     }
+}
+
+/// Override for the size of a fixed area, or the largest one, in MB of 1 GB; rounded up.
+fn at_most(mb: f64) -> String {
+    format!("sizing.pool_permille={}", (mb / 1.024).ceil())
 }
 
 fn moves(gb: f64) -> f64 {
@@ -281,7 +286,7 @@ fn jobs(plan: &Plan) -> Vec<Job> {
     }
     b.on(PENTIUM_4);
     let mut capped = nine.clone();
-    capped.push(format!("sizing.pool_permille={}", (CAP_P4 / 1.024).round()));
+    capped.push(at_most(CAP_P4));
     let spec = b.qsim(1.99, moves(1.99));
     b.add("qsim 1.9 1", "capped p4", &spec, gb, "tuduce05", &capped);
     b.on(G5);

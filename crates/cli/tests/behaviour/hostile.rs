@@ -2,7 +2,7 @@
 
 use crate::support::cgroup::Cgroup;
 use crate::support::contents::assert_contents_eq;
-use crate::support::known::{program, same, BUDGET};
+use crate::support::known::{ordinary_program, program, same, BUDGET};
 use crate::support::tree::{eventually, Tree};
 use crate::support::{memfit, memfit_command, skip, Bench, FORKS};
 use memfit_os::proctree;
@@ -13,6 +13,9 @@ use std::process::{Child, Command, Stdio};
 /// Waits for `go`, then fills twice the budget and checks it.
 const SCRIPT: &str =
     "echo $MEMFIT_SOCKET > new; mv new socket; until test -e go; do sleep 0.02; done; exec ./worked 60 12";
+
+/// Forks as many children as its argument says, all at once.
+const MANY: &str = include_str!("../workloads/many_children.c");
 
 /// Descriptors that the script's process and one more may take meanwhile.
 const PAGED: usize = 14;
@@ -136,20 +139,18 @@ fn a_pager_without_a_descriptor_left_waits() {
 /// The parent goes on, and so do the children for which there was room; none reads a wrong byte.
 #[test]
 fn fork_children_for_whom_there_is_no_descriptor_die_alone() {
-    let Some(bench) = Bench::new("many_children", &["gcc"]) else { return };
-    bench.file("pages.h", include_str!("../workloads/pages.h"));
-    let Some(_) = bench.compile(&["gcc"], "many", include_str!("../workloads/many_children.c")) else { return };
+    let Some(bench) = program("many_children", MANY) else { return };
     for limit in [70, 200] {
         let mut command = Command::new("sh");
         let script = format!("ulimit -n {limit}; exec \"$@\"");
         command.args(["-c", &script, "sh", memfit().to_str().unwrap(), "run"]);
-        let (ran, stats) = bench.managed_by(command, "exec ./many 30", BUDGET);
+        let (ran, stats) = bench.managed_by(command, "exec ./program 30", BUDGET);
         assert_contents_eq!((ran.code, &*ran.out), (Some(0), &b"wrong: 0\n"[..]), "{}\n{:#}", ran.err, stats.json);
         assert!(ran.err.contains("a fork child: ") && ran.err.contains("no descriptor left"), "{}", ran.err);
     }
     // With descriptors for all no child dies. What they share exceeds the budget, and no process
     // waits for ever.
-    let (ran, stats) = bench.managed("./many 30", BUDGET);
+    let (ran, stats) = bench.managed("./program 30", BUDGET);
     assert_contents_eq!((ran.code, &*ran.out), (Some(0), &b"wrong: 0\n"[..]), "{}\n{:#}", ran.err, stats.json);
     assert!(ran.err.contains("killed: 0, not forked: 0"), "{}", ran.err);
 }
@@ -157,9 +158,7 @@ fn fork_children_for_whom_there_is_no_descriptor_die_alone() {
 /// With a limit of tasks the pager lacks threads, and the kernel some for writes to the swap tier.
 #[test]
 fn fork_children_for_whom_there_is_no_thread_die_alone() {
-    let Some(bench) = Bench::new("many_tasks", &["gcc"]) else { return };
-    bench.file("pages.h", include_str!("../workloads/pages.h"));
-    let Some(_) = bench.compile(&["gcc"], "many", include_str!("../workloads/many_children.c")) else { return };
+    let Some(bench) = program("many_tasks", MANY) else { return };
     for limit in [14, 30, 45, 70] {
         let group = match Cgroup::of_tasks(limit) {
             Ok(group) => group,
@@ -167,7 +166,7 @@ fn fork_children_for_whom_there_is_no_thread_die_alone() {
         };
         let mut command = group.command(&memfit());
         command.arg("run");
-        let (ran, stats) = bench.managed_by(command, "exec ./many 30", BUDGET);
+        let (ran, stats) = bench.managed_by(command, "exec ./program 30", BUDGET);
         assert_contents_eq!((ran.code, &*ran.out), (Some(0), &b"wrong: 0\n"[..]), "{}\n{:#}", ran.err, stats.json);
         assert!(group.tasks_refused() > 0, "the limit of {limit} was not met\n{}", ran.err);
         let killed = ran.err.matches("killed process").count();
@@ -179,9 +178,7 @@ fn fork_children_for_whom_there_is_no_thread_die_alone() {
 /// Without fork events a child cannot be served without a thread of its own.
 #[test]
 fn fork_children_that_get_no_thread_die_alone() {
-    let Some(bench) = Bench::ordinary("many_threads", &["gcc"]) else { return };
-    bench.file("pages.h", include_str!("../workloads/pages.h"));
-    let Some(_) = bench.compile(&["gcc"], "many", include_str!("../workloads/many_children.c")) else { return };
+    let Some(bench) = ordinary_program("many_threads", MANY) else { return };
     // A served child takes three tasks: itself, its stub's, and the pager's for it. So one of a few
     // limits leaves room for the first alone.
     for limit in 20..30 {
@@ -191,7 +188,7 @@ fn fork_children_that_get_no_thread_die_alone() {
         };
         let (mut command, user) = (group.shell(), bench.memfit());
         command.arg(user.get_program()).args(user.get_args()).arg("run");
-        let (ran, stats) = bench.managed_by(command, "exec ./many 30", BUDGET);
+        let (ran, stats) = bench.managed_by(command, "exec ./program 30", BUDGET);
         assert_contents_eq!((ran.code, &*ran.out), (Some(0), &b"wrong: 0\n"[..]), "{}\n{:#}", ran.err, stats.json);
         assert!(group.tasks_refused() > 0, "the limit of {limit} was not met\n{}", ran.err);
         let killed = ran.err.matches("killed process").count();

@@ -33,7 +33,7 @@ use crate::scheme::Scheme;
 use alloc::{boxed::Box, vec::Vec};
 use core::fmt;
 
-pub use runs::{Move, Run, Runs};
+pub use runs::{Move, Runs};
 
 /// Bytes in a frame.
 pub const FRAME_BYTES: u32 = PAGE_BYTES as u32;

@@ -5,11 +5,9 @@ use alloc::vec::Vec;
 
 /// Contiguous bytes of the frame area; they may cross frame borders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Run {
-    /// Where they begin.
-    pub slot: Slot,
-    /// How many.
-    pub len: u32,
+struct Run {
+    slot: Slot,
+    len: u32,
 }
 
 impl Run {
@@ -52,8 +50,7 @@ impl Runs {
         self.iter().map(|run| run.len).sum()
     }
 
-    /// The runs.
-    pub fn iter(&self) -> impl Iterator<Item = Run> + '_ {
+    fn iter(&self) -> impl Iterator<Item = Run> + '_ {
         core::iter::once(self.first).chain(self.rest.iter().copied())
     }
 

@@ -136,12 +136,12 @@ impl SpanAlloc {
 }
 
 /// The lowest `n` bits, `n` in `1..=64`.
-pub(super) fn mask(n: u32) -> u64 {
+fn mask(n: u32) -> u64 {
     u64::MAX >> (WORD - n)
 }
 
 /// Bit `i` set: the bits `i..i + n` are all set in `word`.
-pub(super) fn runs(word: u64, n: u32) -> u64 {
+fn runs(word: u64, n: u32) -> u64 {
     let (mut runs, mut len) = (word, 1);
     while len < n {
         let step = len.min(n - len);
