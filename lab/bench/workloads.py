@@ -28,6 +28,8 @@ SIZES = {
     "redisset": (("set", 250_000, 1_000_000), ("set", 40_000, 50_000)),
     "makej2": ((2,), (1,)),
     "launch": ((300, 200), (56, 20)),
+    "prefork": ((240, 6, 60_000), (48, 3, 2_000)),
+    "preread": ((150, 6, 60_000, 30), (30, 3, 2_000, 6)),
 }
 NOISE = {"noise": 8, "half": 4}  # random words of eight
 DEFAULT = ["randrw", "sweep", "sort", "npsort", "pygraph", "sqlmem"]
@@ -39,6 +41,7 @@ TITLES = {
     "noiseread": "random read, incompressible", "halfsweep": "sequential sweep, 2:1", "halfrand": "random read/write, 2:1",
     "redisget": "redis GET", "redisset": "redis SET",
     "makej2": "make -j2 of zstd", "launch": "launch storm beside a big program",
+    "prefork": "server with forked workers, CPython data", "preread": "server with forked workers, data that they read",
 }
 
 
@@ -133,8 +136,9 @@ def prepare(name, out, quick):
     elif name == "makej2":
         line = 'd=$(mktemp -d) && cd "$d" && make -s -j2 -f "$1" LEVEL="$2" && sha256sum lib.a; rm -rf "$d"'
         cmd = ["sh", "-c", line, "sh", c_project(out), *text]
-    elif name == "launch":
-        cmd = [find_python(["zlib"]), f"{HERE}/workloads/launch.py", *text]
+    elif name in ("launch", "prefork", "preread"):
+        script = "launch" if name == "launch" else "prefork"
+        cmd = [find_python(["zlib"]), f"{HERE}/workloads/{script}.py", *text]
     else:
         needs = {"npsort": ["numpy"], "sqlmem": ["sqlite3"], "pygraph": ["random"]}[name]
         cmd = [find_python(needs), f"{HERE}/workloads/{name}.py", *text]

@@ -393,6 +393,46 @@ impl World {
         self.apply_effects();
     }
 
+    /// A look at which pages of a process others have, and evictions of such pages from all.
+    fn share(&mut self, p: usize, number: u64) {
+        let (id, first) = (self.procs[p].id, Page(at(number).run() * RUN_PAGES));
+        let mut taken = Vec::new();
+        match self.random.below(16) {
+            0..14 => {
+                let shared = 1 + self.random.below(15) as u32;
+                for page in (0..NEIGHBOURS).filter(|i| shared >> i & 1 == 1).map(|i| Page(first.0 + i)) {
+                    self.have_one_page(p, page);
+                }
+                self.procs.iter().for_each(|proc| _ = self.core.shares(proc.id, first, shared));
+                let range = PageRange { first, pages: RUN_PAGES };
+                let leaves = self.random.one_in(2);
+                let all = self.procs.iter().filter(|_| leaves);
+                taken.extend(all.map(|proc| (proc.id, self.core.claim_shared(proc.id, range, self.tick))));
+            }
+            14 => taken.extend(self.core.pick_shared(1 + self.random.below(40), self.tick, &|_| true)),
+            _ => self.core.shares_nothing(id),
+        }
+        for (id, victims) in taken {
+            let p = self.procs.iter().position(|proc| proc.id == id).expect("the core knows only these");
+            victims.iter().for_each(|victim| self.answer(p, victim));
+            self.count("shared");
+        }
+        self.apply_effects();
+    }
+
+    /// All who have a page in memory have that of process `p`.
+    fn have_one_page(&mut self, p: usize, page: Page) {
+        let number = number_of(page).expect("a page that is used");
+        let in_memory = |core: &Core, id| core.entry(id, page) == Entry::Resident;
+        if !in_memory(&self.core, self.procs[p].id) {
+            return;
+        }
+        let content = self.procs[p].pages[&number];
+        for proc in self.procs.iter_mut().filter(|proc| in_memory(&self.core, proc.id)) {
+            proc.pages.insert(number, content);
+        }
+    }
+
     fn answer(&mut self, p: usize, victim: &Victim) {
         let (id, mut answer) = (self.procs[p].id, Answer::default());
         let area = self.area(id);
@@ -431,6 +471,14 @@ impl World {
         }
         let content = self.staging[&World::slot_key(item.slot)];
         let len = len_of(content);
+        if item.shared {
+            let placed = self.core.same_as(item.object, [content as u32, (content >> 32) as u32, 7]);
+            self.apply_effects();
+            if placed.is_some() {
+                self.count("same");
+                return placed;
+            }
+        }
         let clean = self.clean_slot(item.object, content);
         let origin = if self.random.one_in(2) { Origin::Direct } else { Origin::Background };
         let estimate = self.core.wants_estimate(item.object).then(|| (len * 16).min(65536));
@@ -600,7 +648,7 @@ impl World {
         self.tick += 1;
         let p = self.random.below(self.procs.len());
         let number = self.random.below(self.pages) as u64;
-        match self.random.below(130) {
+        match self.random.below(138) {
             0..30 => self.evict(p, number),
             30..42 => {
                 let resident = self.procs[p].pages.contains_key(&number);
@@ -663,7 +711,8 @@ impl World {
             }
             124..127 => self.land(),
             127 => self.leave(p),
-            _ => self.begin_write(),
+            128..130 => self.begin_write(),
+            _ => self.share(p, number),
         }
     }
 

@@ -11,6 +11,7 @@ use crate::engine::Core;
 use crate::evict::Answer;
 use crate::fault::{Filled, Stored};
 use crate::ids::{Extent, ObjectId, Page, PageRange, ProcId};
+use crate::object::ContentHash;
 use crate::reclaim::{Coded, Origin};
 use crate::trace::{Damaged, Decoder};
 use alloc::{boxed::Box, vec::Vec};
@@ -43,6 +44,7 @@ pub trait Fields {
     fn stored(&mut self, name: &'static str, stored: Stored) {}
     fn list(&mut self, name: &'static str, pages: &[Page]) {}
     fn procs(&mut self, name: &'static str, procs: &[ProcId]) {}
+    fn hash(&mut self, name: &'static str, hash: ContentHash) {}
 }
 
 macro_rules! core_calls {
@@ -200,6 +202,18 @@ core_calls! {
     /// `looked_at`: how many pages, from the first on.
     38 observed Observed { proc: ProcId = proc, first: Page = page, looked_at: u32 = small, accessed: &'a [Page] = list }
         |core| core.observed(proc, PageRange { first, pages: u64::from(looked_at) }, accessed);
+    /// `shared`: bit i is page i from `first` on, the pages of a run.
+    39 shares Shares { proc: ProcId = proc, first: Page = page, shared: u32 = small }
+        |core| core.shares(proc, first, shared);
+    40 shares_nothing SharesNothing { proc: ProcId = proc }
+        |core| core.shares_nothing(proc);
+    41 claim_shared ClaimShared { proc: ProcId = proc, range: PageRange = range, tick: u64 = tick }
+        |core| core.claim_shared(proc, range, tick);
+    /// `free`: as in `pick_victims`.
+    42 pick_shared PickShared { most: u32 = small, tick: u64 = tick, free: &'a [ProcId] = procs }
+        |core| core.pick_shared(most as usize, tick, &|proc| free.contains(&proc));
+    43 same_as SameAs { object: ObjectId = object, hash: ContentHash = hash }
+        |core| core.same_as(object, hash);
 }
 
 /// Receives each call with its number, from 1 on, and the hash of the decisions before it.

@@ -70,6 +70,8 @@ pub struct Counters {
     pub evicted: u64,
     pub not_moved: u64,
     pub parked_runs: u64,
+    /// Pages whose contents were stored already.
+    pub same: u64,
     /// Hot pages that stayed when their run was the oldest.
     pub spared: u64,
     /// Pages that a look at the accessed bits showed as used.
@@ -133,6 +135,8 @@ pub struct Core {
     pub(crate) file_trial: FileTrial,
     /// The tick since which reclaim waits for processes that may have pages that are not hot.
     pub(crate) waits_for_others: Option<u64>,
+    /// The tick since which shared pages wait for others to leave.
+    pub(crate) waits_to_share: Option<u64>,
     pub(crate) tunables: Tunables,
     pub(crate) effects: Effects,
     pub(crate) counters: Counters,
@@ -179,6 +183,7 @@ impl Core {
             file_trial: FileTrial::default(),
             waits_for_files: None,
             waits_for_others: None,
+            waits_to_share: None,
             tunables,
             effects: Effects::default(),
             counters: Counters::default(),
@@ -266,6 +271,7 @@ impl Core {
             Place::Pooled(handle) | Place::Writing(handle) => _ = self.unpool(id, handle),
             Place::Swapped(extent) => self.unswap(id, extent),
             Place::Dropped => {}
+            Place::Same(other) => self.drop_ref(other),
         }
         self.pool_control.unreserve(id);
         self.pool_control.unblock();
@@ -471,6 +477,11 @@ impl Core {
                 if let Entry::Out(object) | Entry::Loading(object) = entry {
                     *refs.entry(object).or_default() += 1;
                 }
+            }
+        }
+        for (_, _, place) in self.objects.iter_live() {
+            if let Place::Same(other) = place {
+                *refs.entry(other).or_default() += 1;
             }
         }
         let (mut slots, mut zpages) = (evicting, 0);

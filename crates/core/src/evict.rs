@@ -5,7 +5,7 @@ use crate::engine::Core;
 use crate::entry::{evictable, BatchSlot, Entry};
 use crate::ids::{Page, PageRange, ProcId, StagingSlot, NIL, RUN_PAGES};
 use crate::scheme::ReclaimKind;
-use crate::table::{Age, Proc, Run, FILES};
+use crate::table::{Age, Proc, Run, ASIDE, FILES};
 use alloc::collections::BinaryHeap;
 use alloc::{vec, vec::Vec};
 use core::cmp::Reverse;
@@ -101,24 +101,33 @@ impl Core {
         if self.driver.only_leaving {
             return None;
         }
+        let found = self.pick_in_turn(&procs, max_pages, tick);
+        if found.is_some() {
+            self.waits_to_share = None;
+        }
+        found
+    }
+
+    /// Victims by group and age.
+    fn pick_in_turn(&mut self, procs: &[ProcId], max_pages: usize, tick: u64) -> Option<(ProcId, Vec<Victim>)> {
         let files_first = self.files_first();
-        if files_first && !procs.is_empty() && self.may_wait_for_files(&procs, tick) {
+        if files_first && !procs.is_empty() && self.may_wait_for_files(procs, tick) {
             return None;
         }
         let groups = self.table.duel.order(&self.table.groups);
         let files = |wanted| (files_first == wanted).then_some(FILES);
         let groups: Vec<u8> = files(true).into_iter().chain(groups).chain(files(false)).collect();
         let spared = self.counters.spared;
-        let found = self.pick_of(&groups, &procs, max_pages, false);
+        let found = self.pick_of(&groups, procs, max_pages, false);
         if found.is_some() || self.counters.spared == spared {
             self.waits_for_others = None;
             return found;
         }
         // Hot pages were all that was found.
-        if self.may_wait_for_others(&procs, tick) {
+        if self.may_wait_for_others(procs, tick) {
             return None;
         }
-        self.pick_of(&groups, &procs, max_pages, true)
+        self.pick_of(&groups, procs, max_pages, true)
     }
 
     /// Victims of the first of these groups that has some; `hot`: hot pages, too.
@@ -185,6 +194,21 @@ impl Core {
         may_wait(&mut self.waits_for_others, tick)
     }
 
+    /// Whether shared pages wait because other processes, which have a batch under way, may have
+    /// pages of their own to give. Limited like the waits above, until some leave again.
+    pub(crate) fn waits_to_share(&mut self, procs: &[ProcId], tick: u64) -> bool {
+        let recent = |since: u64| tick.wrapping_sub(since) < WAIT_TICKS;
+        if self.waits_for_files.is_some_and(recent) {
+            return true;
+        }
+        let mut others = self.table.procs.iter().enumerate();
+        let has_runs = |proc: &Proc| proc.queues.as_flattened().iter().any(|queue| queue.len > 0);
+        let may_have = |(id, proc): (usize, &Option<Proc>)| {
+            procs.binary_search(&ProcId(id as u32)).is_err() && proc.as_ref().is_some_and(has_runs)
+        };
+        others.any(may_have) && may_wait(&mut self.waits_to_share, tick)
+    }
+
     fn pick_from(
         &mut self,
         queue: Queue,
@@ -230,7 +254,8 @@ impl Core {
         let mut runs: Vec<(u32, u16)> = Vec::new();
         let mut left = max_pages;
         for (run, of_range) in self.table.runs_in(proc, range).into_iter().rev() {
-            if self.table.runs[run as usize].parked_until <= tick {
+            let parked_until = self.table.runs[run as usize].parked_until;
+            if parked_until <= tick || parked_until == ASIDE {
                 let mut claimed = self.takeable(run) & of_range;
                 while claimed.count_ones() as usize > left {
                     claimed &= claimed - 1;
@@ -264,7 +289,9 @@ impl Core {
             if oldest > newest || self.due(head, hot) != 0 {
                 return;
             }
-            match self.takeable(head).count_ones() {
+            let takeable = self.takeable(head);
+            match (takeable & !self.table.runs[head as usize].shared).count_ones() {
+                0 if takeable != 0 => self.table.park(head, ASIDE),
                 0 => self.table.requeue(head),
                 pages => {
                     self.table.keep(head, !self.observes());
@@ -275,10 +302,12 @@ impl Core {
         }
     }
 
-    /// Pages of a run that leave when it is the oldest; `hot`: hot pages, too.
+    /// Pages of a run that leave when it is the oldest: those that the process has alone; `hot`:
+    /// hot ones, too.
     fn due(&self, run: u32, hot: bool) -> u16 {
-        let stay = if hot { 0 } else { self.table.runs[run as usize].heat.hot() };
-        self.takeable(run) & !stay
+        let Run { shared, heat, .. } = &self.table.runs[run as usize];
+        let stay = if hot { 0 } else { heat.hot() };
+        self.takeable(run) & !stay & !shared
     }
 
     /// Most chances that a page gets because it came back at once. None with strict FIFO, and none
@@ -354,6 +383,7 @@ impl Core {
         let leaves = self.leaving.contains(&proc);
         let compressed = self.judge_need(proc);
         let before = self.counters.evicted;
+        let shared = self.shared_among(proc, first, pages);
         for i in 0..pages {
             let page = Page(first.0 + u64::from(i));
             let entry = self.table.get(proc, page);
@@ -367,6 +397,9 @@ impl Core {
                 let object = self.objects.create(slot, region(proc, page), page.run(), fetched, file);
                 if !compressed {
                     self.objects.keep_out(object);
+                }
+                if shared >> i & 1 == 1 {
+                    self.objects.was_shared(object);
                 }
                 if !file {
                     self.pool_control.reserve_for(object, proc, page);
@@ -425,7 +458,7 @@ impl Core {
     /// Ends the parking of all runs of a process: what they waited for has happened.
     pub fn unpark(&mut self, proc: ProcId) {
         self.record(&CoreCall::Unpark { proc });
-        self.table.unpark(proc, u64::MAX);
+        self.table.unpark(proc, ASIDE - 1);
         let runs: Vec<u32> = self.table.proc(proc).runs().values().copied().collect();
         for run in runs {
             self.table.runs[run as usize].park_count = 0;

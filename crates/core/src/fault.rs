@@ -224,9 +224,20 @@ impl Core {
     }
 
     fn begin_load(&mut self, proc: ProcId, page: Page, object: ObjectId, source: Source, loads: &mut Vec<Load>) {
+        let refers = object;
+        let object = match self.objects.place_of(object) {
+            Place::Same(other) => {
+                self.objects.add_ref(other);
+                other
+            }
+            _ => object,
+        };
         self.objects.pin(object);
         self.read_begins(object, &source);
         self.table.set(proc, page, Entry::Loading(object));
+        if refers != object {
+            self.drop_ref(refers);
+        }
         let swapped = matches!(source, Source::Swapped { .. });
         if swapped || matches!(source, Source::Pooled { .. }) {
             self.table.came_back(proc, page, swapped);
@@ -260,6 +271,7 @@ impl Core {
                 }
             },
             Place::Dropped => Source::File,
+            Place::Same(other) => self.source(other),
         }
     }
 

@@ -8,7 +8,7 @@ use crate::list::{Linked, Links, List};
 use crate::pool::Handle;
 use crate::scheme::ReclaimKind;
 use alloc::vec::Vec;
-use hashbrown::HashMap;
+use hashbrown::{hash_map::Entry, HashMap};
 
 /// Where an object's bytes are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +29,8 @@ pub enum Place {
     Swapped(Extent),
     /// Stored nowhere: a clean page of a file, which a fault reads from the file.
     Dropped,
+    /// The same contents as another object, which is stored. Counts as a reference to that.
+    Same(ObjectId),
 }
 
 /// Packed object, 28 bytes.
@@ -47,8 +49,10 @@ struct Object {
     pins: u16,
 }
 
-/// Flag in the length of a staged object: the pool does not take it.
+/// Flags in the length of a staged object: the pool does not take it; other processes had the page,
+/// too, when it was evicted.
 const KEPT_OUT: u16 = 1 << 15;
+const SHARED: u16 = 1 << 14;
 const FREE: u8 = 15;
 /// Mask of the place in the tag.
 const PLACE: u8 = 15;
@@ -153,6 +157,7 @@ pub(crate) struct Objects {
     /// Whether the swap tier can keep the copy of a page that was brought back.
     keeps_copies: bool,
     pub fills: FillTable,
+    pub contents: ContentTable,
     pub swapped: u64,
     /// Clean pages of files in the pool.
     pub pooled_files: u64,
@@ -184,6 +189,7 @@ impl Objects {
             decided: Decided::default(),
             keeps_copies,
             fills,
+            contents: ContentTable::default(),
             swapped: 0,
             pooled_files: 0,
             filled: 0,
@@ -241,6 +247,7 @@ impl Objects {
             5 => Place::WritingRaw(slot),
             6 => Place::Swapped(Extent { unit: o.number }),
             7 => Place::Dropped,
+            8 => Place::Same(ObjectId(o.number)),
             _ => panic!("object {} is free", id.0),
         }
     }
@@ -248,6 +255,10 @@ impl Objects {
     /// The only function that changes an object's place; it updates queues and counts.
     pub fn place(&mut self, id: ObjectId, place: Place) {
         self.leave(id);
+        // Its bytes are read again: the program can change what is staged.
+        if let Place::Staged(_) | Place::WritingRaw(_) = place {
+            self.contents.forget(id);
+        }
         let (tag, number, area) = match place {
             Place::Staged(s) => (0, s.index, s.area.0),
             Place::Compressing(s) => (1, s.index, s.area.0),
@@ -257,6 +268,7 @@ impl Objects {
             Place::WritingRaw(s) => (5, s.index, s.area.0),
             Place::Swapped(extent) => (6, extent.unit, 0),
             Place::Dropped => (7, 0, 0),
+            Place::Same(other) => (8, other.0, 0),
         };
         self.decided.mix(u64::from(id.0) << 8 | tag as u64, u64::from(number) << 16 ^ u64::from(area));
         let o = &mut self.all[id.0 as usize];
@@ -420,12 +432,22 @@ impl Objects {
 
     /// The pool shall not take this staged object.
     pub fn keep_out(&mut self, id: ObjectId) {
-        self.all[id.0 as usize].len = KEPT_OUT;
+        self.all[id.0 as usize].len |= KEPT_OUT;
+    }
+
+    /// Other processes had the page of this staged object, too.
+    pub fn was_shared(&mut self, id: ObjectId) {
+        self.all[id.0 as usize].len |= SHARED;
+    }
+
+    /// Whether other processes had its page, too. The object is staged or being compressed.
+    pub fn is_shared(&self, id: ObjectId) -> bool {
+        self.all[id.0 as usize].len & SHARED != 0
     }
 
     /// Whether the pool does not take this object, which is staged or being compressed.
     pub fn is_kept_out(&self, id: ObjectId) -> bool {
-        self.all[id.0 as usize].len == KEPT_OUT
+        self.all[id.0 as usize].len & KEPT_OUT != 0
     }
 
     /// Sets codec number and stored length in bytes.
@@ -478,6 +500,7 @@ impl Objects {
 
     pub fn release(&mut self, id: ObjectId) {
         self.leave(id);
+        self.contents.forget(id);
         let o = &mut self.all[id.0 as usize];
         assert!(o.refs == 0 && o.pins == 0 && o.place() != FREE, "object {} released while in use", id.0);
         o.tag = FREE;
@@ -499,6 +522,7 @@ impl Objects {
     /// Bytes that the table itself takes.
     pub fn metadata_bytes(&self) -> u64 {
         (self.all.capacity() * size_of::<Object>() + self.fills.words.capacity() * 16) as u64
+            + self.contents.metadata_bytes()
     }
 
     /// All live objects with reference counts, for the invariant check.
@@ -595,5 +619,45 @@ impl FillTable {
             self.by_word.remove(word);
             self.free.push(i);
         }
+    }
+}
+
+/// Hash of the contents of a page. Only equal contents have the same one.
+pub type ContentHash = [u32; 3];
+
+/// Stored objects by their contents, as far as these are known: of pages that several processes
+/// had when they were evicted.
+#[derive(Debug, Default)]
+pub(crate) struct ContentTable {
+    by_hash: HashMap<ContentHash, u32>,
+    by_object: HashMap<u32, ContentHash>,
+}
+
+impl ContentTable {
+    /// The contents of an object. If another object has them, that one stays known for them.
+    pub fn know(&mut self, id: ObjectId, hash: ContentHash) {
+        self.forget(id);
+        if let Entry::Vacant(free) = self.by_hash.entry(hash) {
+            free.insert(id.0);
+            self.by_object.insert(id.0, hash);
+        }
+    }
+
+    /// The object with these contents.
+    pub fn find(&self, hash: ContentHash) -> Option<ObjectId> {
+        self.by_hash.get(&hash).map(|&id| ObjectId(id))
+    }
+
+    pub fn forget(&mut self, id: ObjectId) {
+        if self.by_object.is_empty() {
+            return;
+        }
+        if let Some(hash) = self.by_object.remove(&id.0) {
+            self.by_hash.remove(&hash);
+        }
+    }
+
+    pub fn metadata_bytes(&self) -> u64 {
+        ((self.by_hash.capacity() + self.by_object.capacity()) * 17) as u64
     }
 }

@@ -17,7 +17,7 @@ use crate::engine::Core;
 use crate::evict::{Victim, BATCH_VICTIMS};
 use crate::ids::{ObjectId, Page, PageRange, ProcId, NIL, PAGE_BYTES, RUN_PAGES};
 use crate::object::Place;
-use crate::table::Proc as Process;
+use crate::table::{Proc as Process, ASIDE};
 use alloc::vec::Vec;
 
 /// Passes over the address space.
@@ -201,7 +201,7 @@ impl Core {
                 }
             }
             let takeable = self.takeable(run);
-            let parked = self.table.runs[run as usize].parked_until != 0;
+            let parked = !matches!(self.table.runs[run as usize].parked_until, 0 | ASIDE);
             if takeable != 0 && parked {
                 reclaim.refused = true;
             } else if takeable != 0 {

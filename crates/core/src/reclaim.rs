@@ -6,7 +6,7 @@ use crate::engine::Core;
 use crate::fault::Stored;
 use crate::grow::reserve_tight;
 use crate::ids::{ObjectId, StagingSlot, NIL, PAGE_BYTES};
-use crate::object::Place;
+use crate::object::{ContentHash, Place};
 use crate::pool::{Runs, Span};
 use crate::replacement::{ReplacementMode, Zpage};
 use crate::scheme::{AdmissionKind, Classes, RoutingKind, SwapFormat};
@@ -21,6 +21,8 @@ pub struct Compress {
     pub slot: StagingSlot,
     /// Hash of its 256 KiB region: pages of a region compress alike.
     pub region: u32,
+    /// Other processes had the page, too: hash its contents for [`Core::same_as`].
+    pub shared: bool,
 }
 
 /// Result of the codec for a page.
@@ -45,7 +47,8 @@ pub enum Coded {
 /// Where the caller must put the coded bytes before it releases the core lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Placed {
-    /// Nowhere: the page is same-filled or clean, was dropped, or is gone. It has left staging.
+    /// Nowhere: the page is same-filled or clean, its contents are stored already, it was dropped,
+    /// or is gone. It has left staging.
     Nothing,
     /// Nowhere: a fault reads the page, and it stays staged.
     Refaulted,
@@ -86,7 +89,8 @@ impl Core {
             let (id, next) = (ObjectId(i), self.objects.next(i));
             if let (Place::Staged(slot), false) = (self.objects.place_of(id), self.objects.pinned(id)) {
                 self.objects.place(id, Place::Compressing(slot));
-                out.push(Compress { object: id, slot, region: self.objects.region(id) });
+                let shared = self.objects.is_shared(id);
+                out.push(Compress { object: id, slot, region: self.objects.region(id), shared });
             }
             i = next;
         }
@@ -133,6 +137,35 @@ impl Core {
             (AdmissionKind::SizeCap, 100) => self.pool_control.cap(),
             _ => PAGE_BYTES as u32 - 1,
         }
+    }
+
+    /// The contents of a picked page that other processes had, too. If they are stored already, the
+    /// page leaves staging. `None`: compress it.
+    pub fn same_as(&mut self, id: ObjectId, hash: ContentHash) -> Option<Placed> {
+        self.record(&CoreCall::SameAs { object: id, hash });
+        let Place::Compressing(slot) = self.objects.place_of(id) else {
+            panic!("object {} is not being compressed", id.0)
+        };
+        // A page of a file can be dropped, and then comes back from there.
+        if self.objects.refs(id) == 0 || self.objects.pinned(id) || self.objects.is_file(id) {
+            return None;
+        }
+        let Some(other) = self.objects.contents.find(hash).filter(|&other| other != id) else {
+            self.objects.contents.know(id, hash);
+            return None;
+        };
+        // One that waits to be stored can be refused by the pool.
+        let place = self.objects.place_of(other);
+        if !matches!(place, Place::Pooled(_) | Place::Writing(_) | Place::Swapped(_)) || self.objects.refs(other) == 0 {
+            return None;
+        }
+        self.pool_control.leaves_staging(id);
+        self.staging.give_back(slot);
+        self.objects.add_ref(other);
+        self.objects.set_codec(id, 0, 0);
+        self.objects.place(id, Place::Same(other));
+        self.counters.same += 1;
+        Some(Placed::Nothing)
     }
 
     /// Decides about a picked page before it is compressed. `None`: compress it, then call

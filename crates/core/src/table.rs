@@ -21,6 +21,9 @@ use core::cell::Cell;
 pub(crate) const FILES: u8 = GROUPS as u8;
 const QUEUES: usize = GROUPS + 1;
 
+/// In [`Run::parked_until`]: set aside ([`crate::sharing`]).
+pub(crate) const ASIDE: u64 = u64::MAX;
+
 /// Sixteen contiguous pages, aligned.
 #[derive(Debug, Clone)]
 pub(crate) struct Run {
@@ -31,7 +34,8 @@ pub(crate) struct Run {
     pub links: Links,
     /// Age: the table's clock when the run was last queued.
     pub stamp: u64,
-    /// The run is parked until this tick (after EBUSY and the like); 0 if it is not parked.
+    /// The run is parked until this tick (after EBUSY and the like), or [`ASIDE`]; 0 if it is not
+    /// parked.
     pub parked_until: u64,
     /// Back-off exponent of the parking.
     pub park_count: u8,
@@ -45,6 +49,8 @@ pub(crate) struct Run {
     /// Bit i: page i is of its process's working set. It left when the process was reclaimed as a
     /// whole, and is outside since then.
     pub left_together: u16,
+    /// Bit i: page i is resident, and other processes have it, too.
+    pub shared: u16,
     /// Which of its pages come back as soon as they leave.
     pub heat: Heat,
 }
@@ -69,6 +75,8 @@ pub(crate) struct Proc {
     pub queues: [[List; 2]; QUEUES],
     /// Parked runs by tick: not queued, because there they would hide the runs behind them.
     parked: BTreeSet<(u64, u32)>,
+    /// Resident pages of runs that are set aside.
+    pub pages_aside: u64,
     /// Entries that are Resident, Lazy, Quarantined or Evicting: pages in the program's memory.
     pub present_pages: u64,
     pub quarantined_pages: u64,
@@ -109,7 +117,7 @@ const NO_RUN: u64 = u64::MAX;
 impl Proc {
     /// Whether runs are parked.
     pub fn has_parked(&self) -> bool {
-        !self.parked.is_empty()
+        self.parked.range(..(ASIDE, 0)).next().is_some()
     }
 
     /// All runs, by number.
@@ -193,6 +201,7 @@ impl Table {
             found: Cell::new((NO_RUN, NIL)),
             queues: [[List::EMPTY; 2]; QUEUES],
             parked: BTreeSet::new(),
+            pages_aside: 0,
             present_pages: 0,
             quarantined_pages: 0,
             quarantined_runs: BTreeSet::new(),
@@ -290,6 +299,9 @@ impl Table {
         let packed = Packed::new(new);
         self.decided.mix(u64::from(proc.0) << 52 ^ page.0, packed.0.into());
         self.runs[run as usize].entries[page.index()] = packed;
+        if !evictable(new) && evicting(new) == 0 {
+            self.runs[run as usize].shared &= !(1 << page.index());
+        }
         if out(new) == 0 && coming(new) == 0 {
             self.runs[run as usize].left_together &= !(1 << page.index());
         }
@@ -320,6 +332,9 @@ impl Table {
                 pages.resident -= 1;
                 pages.probation -= u64::from(probation);
                 self.runs[run as usize].resident -= 1;
+                if self.runs[run as usize].parked_until == ASIDE {
+                    self.proc_mut(proc).pages_aside -= 1;
+                }
                 if self.runs[run as usize].resident == 0 {
                     self.take_out(run);
                 }
@@ -330,10 +345,16 @@ impl Table {
 
     /// A page of the run has become resident.
     fn came(&mut self, run: u32, age: Age) {
-        let Run { group, probation, resident, .. } = self.runs[run as usize];
+        let Run { proc, group, probation, resident, parked_until, .. } = self.runs[run as usize];
+        let aside = parked_until == ASIDE;
+        if aside {
+            // It has others than shared ones now, or a shared one could not leave.
+            self.proc_mut(proc).pages_aside += 1;
+            self.forget_parked(run);
+        }
         match age {
             Age::Young => self.enqueue(run, false),
-            Age::Back if resident == 1 => {
+            Age::Back if resident == 1 || aside => {
                 let probation = self.duel.on_probation(group);
                 self.enqueue(run, probation);
             }
@@ -369,6 +390,14 @@ impl Table {
         if resident > 0 && !parked {
             self.enqueue(run, probation);
         }
+    }
+
+    /// Notes which pages of a run, of those in memory, other processes have, too.
+    pub fn share(&mut self, run: u32, shared: u16) {
+        let run = &mut self.runs[run as usize];
+        let present = |&i: &usize| evictable(run.entries[i].get()) || evicting(run.entries[i].get()) == 1;
+        let present = (0..RUN_PAGES as usize).filter(present).fold(0, |mask, i| mask | 1 << i);
+        run.shared = shared & present;
     }
 
     /// Stamp of the run that was queued last.
@@ -510,8 +539,11 @@ impl Table {
 
     /// Ends the parking of a run; does not queue it.
     fn forget_parked(&mut self, run: u32) {
-        let Run { proc, parked_until, .. } = self.runs[run as usize];
+        let Run { proc, parked_until, resident, .. } = self.runs[run as usize];
         self.proc_mut(proc).parked.remove(&(parked_until, run));
+        if parked_until == ASIDE {
+            self.proc_mut(proc).pages_aside -= u64::from(resident);
+        }
         self.runs[run as usize].parked_until = 0;
     }
 
@@ -520,8 +552,16 @@ impl Table {
         self.take_out(run);
         let r = &mut self.runs[run as usize];
         r.parked_until = until.max(1);
-        let (proc, key) = (r.proc, (r.parked_until, run));
+        let (proc, key, pages) = (r.proc, (r.parked_until, run), u64::from(r.resident));
         self.proc_mut(proc).parked.insert(key);
+        if until == ASIDE {
+            self.proc_mut(proc).pages_aside += pages;
+        }
+    }
+
+    /// The runs of a process that are set aside.
+    pub fn aside(&self, proc: ProcId) -> impl Iterator<Item = u32> + '_ {
+        self.proc(proc).parked.range((ASIDE, 0)..).map(|&(_, run)| run)
     }
 
     /// Ends the parking of the runs whose tick has come; puts them at the old end of their queues.
@@ -529,15 +569,18 @@ impl Table {
         let due = self.proc(proc).parked.range(..=(tick, u32::MAX));
         let mut due: Vec<u32> = due.map(|&(_, run)| run).collect();
         due.sort_by_key(|&run| core::cmp::Reverse(self.runs[run as usize].stamp));
-        for run in due {
-            self.forget_parked(run);
-            let Run { group, probation, stamp, .. } = self.runs[run as usize];
-            let mut queue = self.proc(proc).queues[usize::from(group)][usize::from(probation)];
-            let before = if queue.head == NIL { u64::MAX } else { self.runs[queue.head as usize].stamp };
-            self.runs[run as usize].stamp = stamp.min(before - 1);
-            queue.push_front(&mut RunArena(&mut self.runs), run);
-            self.proc_mut(proc).queues[usize::from(group)][usize::from(probation)] = queue;
-        }
+        due.into_iter().for_each(|run| self.queue_again(run));
+    }
+
+    /// Puts a parked run at the old end of its queue.
+    pub fn queue_again(&mut self, run: u32) {
+        self.forget_parked(run);
+        let Run { proc, group, probation, stamp, .. } = self.runs[run as usize];
+        let mut queue = self.proc(proc).queues[usize::from(group)][usize::from(probation)];
+        let before = if queue.head == NIL { u64::MAX } else { self.runs[queue.head as usize].stamp };
+        self.runs[run as usize].stamp = stamp.min(before - 1);
+        queue.push_front(&mut RunArena(&mut self.runs), run);
+        self.proc_mut(proc).queues[usize::from(group)][usize::from(probation)] = queue;
     }
 
     fn new_run(&mut self, proc: ProcId, number: u64) -> u32 {
@@ -554,6 +597,7 @@ impl Table {
             probation: false,
             fetched: 0,
             left_together: 0,
+            shared: 0,
             heat: Heat::default(),
         };
         let i = match self.free.pop() {
@@ -664,9 +708,9 @@ impl Table {
         pages
     }
 
-    /// Resident pages in parked runs.
+    /// Resident pages in parked runs, without those that are set aside.
     pub fn parked_pages(&self, tick: u64) -> u64 {
-        let parked = self.procs.iter().flatten().flat_map(|p| p.parked.range((tick + 1, 0)..));
+        let parked = self.procs.iter().flatten().flat_map(|p| p.parked.range((tick + 1, 0)..(ASIDE, 0)));
         parked.map(|&(_, run)| u64::from(self.runs[run as usize].resident)).sum()
     }
 
@@ -683,7 +727,7 @@ impl Table {
         for (id, proc) in self.procs.iter().enumerate().filter_map(|(i, p)| Some((i, p.as_ref()?))) {
             let (mut present_pages, mut quarantined_pages, mut evicting_pages) = (0, 0, 0);
             let (mut queued, mut coming_pages) = (0, 0);
-            let mut parked = 0;
+            let (mut parked, mut pages_aside) = (0, 0);
             let (found, run) = proc.found.get();
             assert!(found == NO_RUN || proc.runs.get(&found) == Some(&run), "run {found} was found where it is not");
             for (&number, &run) in &proc.runs {
@@ -701,6 +745,10 @@ impl Table {
                 assert_eq!(is_parked, r.parked_until != 0);
                 assert!(!is_parked || r.resident > 0);
                 parked += usize::from(is_parked);
+                pages_aside += if r.parked_until == ASIDE { u64::from(r.resident) } else { 0 };
+                let shared = |i: &usize| r.shared >> i & 1 == 1;
+                let may_share = |i: usize| evictable(r.entries[i].get()) || evicting(r.entries[i].get()) == 1;
+                assert!((0..RUN_PAGES as usize).filter(shared).all(may_share), "a page that is gone is not shared");
                 queued += u32::from(r.resident > 0 && !is_parked);
                 let group = &mut groups[usize::from(r.group)];
                 group.resident += u64::from(r.resident);
@@ -712,6 +760,7 @@ impl Table {
             assert_eq!(evicting_pages, proc.evicting_pages);
             assert_eq!(coming_pages, proc.coming_pages);
             assert_eq!(parked, proc.parked.len());
+            assert_eq!(pages_aside, proc.pages_aside);
             let lens = proc.queues.as_flattened().iter().map(|queue| queue.len);
             assert_eq!(queued, lens.sum());
             for (group, queues) in proc.queues.iter().enumerate() {

@@ -19,6 +19,7 @@ use crate::driver::Seen;
 use crate::evict::Answer;
 use crate::fault::{Filled, Stored};
 use crate::ids::{Extent, ObjectId, Page, PageRange, ProcId};
+use crate::object::ContentHash;
 use crate::reclaim::{Coded, Origin};
 use crate::sample::Sampled;
 
@@ -179,6 +180,10 @@ impl Fields for Put<'_> {
 
     fn small(&mut self, _: &'static str, number: u32) {
         self.number(number);
+    }
+
+    fn hash(&mut self, _: &'static str, hash: ContentHash) {
+        hash.into_iter().for_each(|part| self.number(part));
     }
 
     fn most(&mut self, _: &'static str, most: u32) {
@@ -407,6 +412,10 @@ impl<'a> Decoder<'a> {
         Ok(PageRange { first, pages: self.number()? })
     }
 
+    pub(crate) fn hash(&mut self) -> Result<ContentHash, Damaged> {
+        Ok([self.small()?, self.small()?, self.small()?])
+    }
+
     pub(crate) fn most(&mut self) -> Result<u32, Damaged> {
         if self.flags & 1 == 1 {
             Ok(u32::MAX)
@@ -564,6 +573,11 @@ mod tests {
             CoreCall::Relocated { object, from: Extent { unit: 12 }, to: stored(13) },
             CoreCall::Inherit { child: P, range: PageRange::ALL },
             CoreCall::NotCompressed { object },
+            CoreCall::Shares { proc: P, first: Page(16), shared: 0xffff },
+            CoreCall::SharesNothing { proc: P },
+            CoreCall::ClaimShared { proc: P, range: range(5, 6), tick: 3 },
+            CoreCall::PickShared { most: 128, tick: 4, free: &[P] },
+            CoreCall::SameAs { object, hash: [0, u32::MAX, 7] },
         ]
     }
 

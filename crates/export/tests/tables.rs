@@ -123,6 +123,11 @@ fn calls() -> Vec<(CoreCall<'static>, &'static str)> {
             CoreCall::Observed { proc: P, first: Page(16), looked_at: 32, accessed: &[Page(17)] },
             "process=3 page=16 pages=1 most=32 list=17",
         ),
+        (CoreCall::Shares { proc: P, first: Page(16), shared: 0xffff }, "process=3 page=16 most=65535"),
+        (CoreCall::SharesNothing { proc: P }, "process=3"),
+        (CoreCall::ClaimShared { proc: P, range, tick: 12 }, "process=3 page=5 pages=6 tick_ms=12"),
+        (CoreCall::PickShared { most: 4, tick: 8, free: &[P, ProcId(0)] }, "tick_ms=8 most=4 list=3 0"),
+        (CoreCall::SameAs { object: OBJECT, hash: [1, 2, 3] }, "object=77"),
     ]
 }
 

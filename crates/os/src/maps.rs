@@ -8,6 +8,7 @@ use memfit_wire::PAGE_BYTES;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::FileExt;
 use std::sync::OnceLock;
 
 /// A mapping that the pager may register.
@@ -334,6 +335,17 @@ struct Wanted {
     pages: u64,
 }
 
+/// Whether other processes have a page of a process, too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sharers {
+    /// The page is not in memory.
+    Absent,
+    /// No other process has it.
+    None,
+    /// Another one has it.
+    Many,
+}
+
 /// /proc/PID/pagemap, kept open.
 #[derive(Debug)]
 pub struct Pagemap {
@@ -416,6 +428,23 @@ impl Pagemap {
         // The kernel says it of pages in its swap, too.
         let wanted = Wanted { any: PAGE_IS_ACCESSED, none: PAGE_IS_SWAPPED, say: 0, pages: 0 };
         self.scan(start, end, wanted, |from, to, _| found(from, to))
+    }
+
+    /// Who has each of these pages, from `start` on.
+    ///
+    /// # Errors
+    /// As the read gives them.
+    pub fn sharers(&self, start: u64, pages: usize) -> io::Result<Vec<Sharers>> {
+        const PRESENT: u64 = 1 << 63;
+        const EXCLUSIVE: u64 = 1 << 56;
+        let mut entries = vec![0; pages * 8];
+        self.file.read_exact_at(&mut entries, start / PAGE_BYTES as u64 * 8)?;
+        let of = |entry: &[u8]| match u64::from_ne_bytes(entry.try_into().expect("eight bytes")) {
+            entry if entry & PRESENT == 0 => Sharers::Absent,
+            entry if entry & EXCLUSIVE == 0 => Sharers::Many,
+            _ => Sharers::None,
+        };
+        Ok(entries.chunks_exact(8).map(of).collect())
     }
 
     /// Whether a range has a page that takes memory, other than the kernel's zero page.

@@ -289,6 +289,13 @@ impl TaskStat {
     }
 }
 
+/// Minor page faults of a process, or of one of its threads: those that no userfaultfd served, and
+/// for which no file was read. `None` when it is gone.
+pub fn minor_faults(pid: i32, tid: Option<i32>) -> Option<u64> {
+    let path = tid.map_or_else(|| format!("/proc/{pid}/stat"), |tid| format!("/proc/{pid}/task/{tid}/stat"));
+    stat_field(&read_text(path).ok()?, 10)?.parse().ok()
+}
+
 /// Field `n` (from 1) of a stat line; the command name in parentheses may hold anything.
 fn stat_field(stat: &str, n: usize) -> Option<&str> {
     let rest = &stat[stat.rfind(')')? + 1..];

@@ -284,6 +284,9 @@ pub fn remove_process(shared: &Arc<Shared>, proc: &Arc<Proc>) {
     proc.family.leave();
     for relative in relatives.iter().filter(|relative| !relative.removed.load(Relaxed)) {
         state.core.unpark(relative.id);
+        if !relative.family.shares() {
+            state.core.shares_nothing(relative.id);
+        }
     }
     let nothing_swapped = state.core.swapped_total() == 0;
     shared.apply_effects(state);

@@ -12,6 +12,7 @@ use crate::monitor::Scan;
 use crate::newcomers::{parse, say_bye};
 use crate::proc::{Proc, ProcCounters};
 use crate::wake::{self, Dormant};
+use crate::weigh::Weighed;
 use memfit_os::memory::Segment;
 use memfit_os::process;
 use memfit_os::procfs::{self, RssReader};
@@ -44,9 +45,8 @@ pub struct Client {
     pub rss: RssReader,
     /// Unshared part of its anonymous pages at the last sample, in thousandths.
     pub share: AtomicU64,
-    /// Its anonymous bytes when its share was last measured, and how many of them were its own. A
-    /// new fork child owns nothing: all is its parent's. What it allocates later is its own.
-    pub weighed: Lock<(u64, u64), { rank::WEIGHED }>,
+    /// What is known of the part that is its own.
+    pub weighed: Lock<Weighed, { rank::WEIGHED }>,
     /// Since when it is known, until its share is measured.
     pub unweighed: Lock<Option<Instant>, { rank::UNWEIGHED }>,
     /// Shared memory that counts for it, bytes.
@@ -91,8 +91,7 @@ pub struct Client {
 impl Client {
     /// How many of its `anon` bytes are its own.
     pub fn own(&self, anon: u64) -> u64 {
-        let (then, own) = *self.weighed.lock();
-        let own = if anon >= then { own + anon - then } else { own * anon / then };
+        let own = self.weighed.lock().own(anon);
         self.share.store(own * 1000 / anon.max(1), Relaxed);
         own
     }
@@ -191,7 +190,7 @@ fn new_client(desk: &Desk, socket: OwnedFd, pid: i32, message: &FromStub, rss: R
         stage: AtomicU32::new(stage),
         rss,
         share: AtomicU64::new(if forked { 0 } else { 1000 }),
-        weighed: Lock::new((if forked { anon } else { 0 }, 0)),
+        weighed: Lock::new(if forked { Weighed::of_child(anon) } else { Weighed::alone() }),
         unweighed: Lock::new(forked.then(Instant::now)),
         shmem: AtomicU64::new(0),
         mapped: AtomicU64::new(0),

@@ -107,6 +107,15 @@ impl Compressor {
             contents.note(&shared.lock().core, held);
         }
         let word = memfit_codec::same_filled(self.page.bytes()).filter(|_| shared.scheme.codec.same_filled != 0);
+        if word.is_none() && item.shared {
+            let label = shared.hasher.label(self.page.bytes());
+            let mut state = shared.lock();
+            let placed = state.core.same_as(item.object, label);
+            shared.apply_effects(state);
+            if let Some(placed) = placed {
+                return placed;
+            }
+        }
         let clean = if word.is_none() && goes_on { self.stored(shared, item.object, slot) } else { None };
         if word.is_none() && clean.is_none() && offers {
             let estimate = wants_estimate.then(|| memfit_codec::entropy(self.page.bytes()));

@@ -45,6 +45,7 @@ mod record;
 pub mod regions;
 mod room;
 mod sampling;
+mod sharers;
 mod shortage;
 mod state;
 mod stats;
@@ -55,6 +56,7 @@ pub mod timeline;
 mod trainer;
 mod turns;
 mod wake;
+mod weigh;
 
 use crate::locks::Lock;
 use crate::swap::Allowance;

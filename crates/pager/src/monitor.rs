@@ -16,6 +16,7 @@ use crate::stats;
 use crate::tasks::{NewestTask, Threads};
 use crate::timeline::Bytes;
 use crate::wake;
+use crate::weigh::{self, Weigher};
 use memfit_os::procfs::{self, Rss, RssReader};
 use memfit_os::proctree;
 use memfit_os::sched::IdleTime;
@@ -41,8 +42,6 @@ const SLEEP_AGE_PART: u32 = 8;
 /// Longest sleep while accesses are recorded: touches of new memory before it is found are not
 /// seen.
 const SLEEP_SAMPLING: Duration = Duration::from_millis(10);
-/// Smallest shared memory of a process of which it is asked how much others have of it, bytes.
-const SHMEM_SHARED: u64 = 4 << 20;
 /// Smallest process that is attached, bytes.
 const ATTACH_BYTES: u64 = 256 << 10;
 /// Time between two searches for processes without a stub and measurements of proportional sizes.
@@ -64,7 +63,8 @@ const STUB_COMES: Duration = Duration::from_millis(200);
 const HELLO_TAKES: Duration = Duration::from_millis(10);
 /// How long the monitor waits for a process that gets no CPU.
 const COMES_WITHOUT_CPU: Duration = Duration::from_secs(60);
-/// Pages evicted from fork relatives after which their shares are measured again.
+/// Pages evicted from fork relatives, or copied by them, after which their shares are measured
+/// again.
 const SHARED_TAKEN: u64 = 512;
 /// Growth of unregistered memory that counts as fast between two samples, or as worth a scan since
 /// the last one. The kernel counts pages by CPU, and `statm` misses up to 32 pages of each: bytes,
@@ -118,6 +118,9 @@ struct Monitor {
     last_clients: usize,
     /// Pages evicted from fork relatives by then.
     last_shared: u64,
+    /// They have copied more than that since they were last measured.
+    copied: bool,
+    weigher: Weigher,
     shared_before: bool,
     last_total: u64,
     fast_growth_until: Instant,
@@ -190,6 +193,7 @@ pub fn run(desk: Arc<Desk>) {
         pressure: Pressure::default(),
         looks: Looks::default(),
         newest_task: NewestTask::default(),
+        weigher: Weigher::new(&desk.shared),
         desk,
         since: now,
         own,
@@ -205,6 +209,7 @@ pub fn run(desk: Arc<Desk>) {
         slow_cost: Duration::ZERO,
         last_clients: 0,
         last_shared: 0,
+        copied: false,
         shared_before: false,
         last_total: 0,
     };
@@ -248,6 +253,8 @@ impl Monitor {
             newest.filter_map(|(i, client)| Some((client, idle::size(client, turn(i), now)?))).collect();
         // The oldest are attached first.
         sizes.reverse();
+        let copied: u64 = sizes.iter().map(|(client, rss)| copied_bytes(client, rss, now)).sum();
+        self.copied = copied > SHARED_TAKEN * 4096;
         for &(client, ref rss) in &sizes {
             total += client.own(rss.anon) + client.shmem.load(Relaxed);
             empty += empty_bytes(client, rss);
@@ -285,9 +292,8 @@ impl Monitor {
             let procs = shared.procs.lock().clone();
             procs.iter().for_each(|proc| adopt::throttle_stacks(shared, proc));
         }
-        let sampling = shared.sampling.is_some();
         let fill_rate = FILL_RATE * self.cpus.min(FILL_CPUS);
-        let commit_pressure = sampling || shared.budget.sizes.commit_pressure(free, empty, fill_rate);
+        let commit_pressure = shared.sampling.is_some() || shared.budget.sizes.commit_pressure(free, empty, fill_rate);
         shared.budget.commit_pressure.store(commit_pressure, Relaxed);
         self.attach_children(&clients);
         let scans = pressure || commit_pressure;
@@ -295,9 +301,16 @@ impl Monitor {
         if free < shared.budget.marks().low as i64 {
             shared.budget.want_reclaim();
         }
+        self.sleep(&clients, fill_rate)
+    }
+
+    /// Time until the next sample: less than the programs need to fill half of what is free.
+    fn sleep(&self, clients: &[Arc<Client>], fill_rate: u64) -> Duration {
+        let shared = &self.desk.shared;
         let headroom = shared.budget.free().max(0) as u64;
         let youngest = clients.last().map_or(self.since, |client| client.since).elapsed();
-        let longest = longest_sleep(youngest).min(if sampling { SLEEP_SAMPLING } else { SLEEP_MAX });
+        let longest = if shared.sampling.is_some() { SLEEP_SAMPLING } else { SLEEP_MAX };
+        let longest = longest_sleep(youngest).min(longest);
         Duration::from_secs_f64(headroom as f64 / fill_rate as f64 / 2.0).clamp(SLEEP_MIN, longest)
     }
 
@@ -306,8 +319,9 @@ impl Monitor {
         let waits = |c: &Arc<Client>| c.unweighed.lock().is_some_and(|at| at.elapsed() > SOON);
         let sharers = clients.iter().any(|c| c.forked) || self.shared_before;
         let taken = || shared_evictions(&self.desk.shared) > self.last_shared + SHARED_TAKEN;
-        let changed = sharers && (clients.len() < self.last_clients || clients.iter().any(waits) || taken());
-        since > SLOW_SAMPLE || (changed && since > SOON.max(self.slow_cost * 10))
+        let changed = || clients.len() < self.last_clients || clients.iter().any(waits) || taken() || self.copied;
+        let cost = || self.slow_cost + self.weigher.cost();
+        since > SLOW_SAMPLE || (sharers && !self.weigher.is_busy() && since > SOON.max(cost() * 10) && changed())
     }
 
     fn own_bytes(&self) -> u64 {
@@ -491,34 +505,13 @@ impl Monitor {
         crate::quarantine::begin(&desk.shared);
         let sharers = self.find_unmanaged(clients);
         run.iter().for_each(|client| end_with_program(client));
-        // Once more after the last child has left: its parent's pages are its own again.
-        let forks = clients.iter().any(|c| c.forked) || self.shared_before;
-        self.shared_before = clients.iter().any(|c| c.forked);
-        for client in clients {
-            let proc = client.proc.lock().clone();
-            let unmanaged = proc.as_ref().filter(|proc| proc.family.has_unknown_sharers());
+        if !self.weigher.is_busy() {
+            // Once more after the last child has left: its parent's pages are its own again.
+            let forks = clients.iter().any(|c| c.forked) || self.shared_before;
+            self.shared_before = clients.iter().any(|c| c.forked);
             // What it shares changes with its relatives, and with those who map the same.
-            let shares = forks || unmanaged.is_some() || client.shmem.load(Relaxed) > SHMEM_SHARED;
-            if !shares && !has_run(client) {
-                continue;
-            }
-            let Ok(rss) = client.rss.read() else { continue };
-            let mut shmem = client.rss.shmem();
-            if proc.is_some() {
-                // The stub maps staging as well, which counts once, elsewhere.
-                shmem = shmem.saturating_sub(desk.shared.budget.sizes.staging);
-            }
-            let mut weighed = (0, 0);
-            if shmem > SHMEM_SHARED || (forks && rss.anon > 1 << 20) || unmanaged.is_some() {
-                if let Some(own) = client.rss.proportional() {
-                    weighed = (rss.anon, own.anon.min(rss.anon));
-                    shmem = shmem.min(own.shmem);
-                    unmanaged.filter(|_| own.alone).inspect(|proc| proc.family.is_alone());
-                }
-            }
-            *client.weighed.lock() = weighed;
-            *client.unweighed.lock() = None;
-            client.shmem.store(shmem, Relaxed);
+            let changes = |c: &&Arc<Client>| forks || has_run(c) || weigh::depends_on_others(c);
+            self.weigher.weigh(clients.iter().filter(changes).cloned().collect(), forks);
         }
         crate::quarantine::release(&desk.shared, sharers.as_deref());
     }
@@ -656,6 +649,18 @@ pub fn bytes(shared: &Shared, total: u64) -> Bytes {
         pooled: usage.zpages * 4096,
         swapped,
     }
+}
+
+/// Bytes that a process has copied from its fork relatives since it was last measured.
+fn copied_bytes(client: &Client, rss: &Rss, now: Instant) -> u64 {
+    if !client.weighed.lock().shares() {
+        return 0;
+    }
+    let ran = client.watch.lock().ran_within(Duration::ZERO, now);
+    let faults = if ran { weigh::faults(client) } else { None };
+    let mut weighed = client.weighed.lock();
+    faults.into_iter().for_each(|faults| weighed.saw(faults));
+    weighed.copied(rss.anon)
 }
 
 /// Bytes that the process can fill without another mapping and without a fault that the pager sees.

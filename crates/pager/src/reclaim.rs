@@ -8,6 +8,7 @@ use crate::contents::ContentScanner;
 use crate::oom::Oom;
 use crate::proc::{Broken, Proc, STOPPED_AFTER};
 use crate::sampling::Sampler;
+use crate::sharers::{self, Found, Looks};
 use crate::shortage::{self, Tier};
 use crate::state::Shared;
 use crate::stopped;
@@ -53,6 +54,8 @@ struct Reclaimer {
     oom: Oom,
     /// A process that could answer has not yet answered a batch in this round.
     answer_late: bool,
+    /// Looks at which pages fork relatives share.
+    looks: Looks,
     /// Free memory when the core last decided, bytes.
     free: i64,
     /// How often reclaim was wanted when it last looked.
@@ -75,6 +78,7 @@ pub fn run(shared: Arc<Shared>, oom: Oom, allowance: Option<Allowance>) {
         allowance,
         oom,
         answer_late: false,
+        looks: Looks::default(),
         free: 0,
         raised: 0,
     };
@@ -193,7 +197,8 @@ impl Reclaimer {
     /// Posts a batch to every process that can take one, oldest pages first.
     fn post(&mut self) {
         let procs: Vec<Arc<Proc>> = self.shared.procs.lock().clone();
-        let mut tried = Vec::new();
+        self.looks.begin(&self.shared, &procs);
+        let (mut tried, mut takes_shared, mut looked) = (Vec::new(), false, false);
         loop {
             // The core must only choose processes whose `io` is free, so these are locked in
             // advance.
@@ -202,28 +207,54 @@ impl Reclaimer {
                 .filter(|p| !tried.contains(&p.id))
                 .filter_map(|p| p.io.try_lock().filter(|io| p.idle(io)).map(|io| (p, io)))
                 .collect();
-            let mut dontfork_posted = Vec::new();
+            let mut posted = Vec::new();
             free.retain_mut(|(p, io)| {
-                let posted = p.post_dontfork(io);
-                dontfork_posted.extend(posted.then(|| Arc::clone(p)));
-                !posted
+                let dontfork = p.post_dontfork(io);
+                posted.extend(dontfork.then(|| Arc::clone(p)));
+                !dontfork
             });
-            dontfork_posted.iter().for_each(|p| p.ring_bell());
+            posted.drain(..).for_each(|p| p.ring_bell());
             if free.is_empty() {
                 return;
             }
-            let ids: Vec<_> = free.iter().map(|(p, _)| p.id).collect();
-            let max = self.shared.scheme.reclaim.batch_pages as usize;
+            let (max, tick) = (self.shared.scheme.reclaim.batch_pages as usize, self.shared.tick());
+            let may = |id| free.iter().any(|(p, _)| p.id == id);
             let mut state = self.shared.lock();
-            let picked = state.core.pick_victims(max, self.shared.tick(), &|id| ids.contains(&id));
+            let aside = state.core.pages_aside();
+            let picked = match takes_shared {
+                false => state.core.pick_victims(max, tick, &may),
+                true => state.core.pick_shared(max, tick, &may),
+            };
+            // Behind the runs that were set aside there are others.
+            let goes_on = state.core.pages_aside() > aside;
             self.shared.apply_effects(state);
-            let Some((id, victims)) = picked else { return };
-            let (proc, io) = free.iter_mut().find(|(p, _)| p.id == id).expect("the core chose one of these");
-            proc.post(io, victims);
-            let proc = Arc::clone(proc);
+            let Some(picked) = picked else {
+                drop(free);
+                if goes_on && !takes_shared {
+                    continue;
+                }
+                if takes_shared || looked || !tried.is_empty() {
+                    return;
+                }
+                match self.looks.judge(&self.shared) {
+                    Found::Others => looked = true,
+                    Found::Shared => takes_shared = true,
+                    Found::Nothing => return,
+                }
+                continue;
+            };
+            let mut batches = vec![picked];
+            if takes_shared {
+                sharers::join(&self.shared, free.iter().map(|(p, _)| &***p), &mut batches);
+            }
+            for (id, victims) in batches {
+                let (proc, io) = free.iter_mut().find(|(p, _)| p.id == id).expect("the core chose these");
+                proc.post(io, victims);
+                posted.push(Arc::clone(proc));
+                tried.push(id);
+            }
             drop(free);
-            proc.ring_bell();
-            tried.push(id);
+            posted.iter().for_each(|p| p.ring_bell());
         }
     }
 

@@ -19,7 +19,7 @@ use crate::proc::Proc;
 use crate::regions::Regions;
 use crate::room::Room;
 use crate::sampling::Sampling;
-use crate::swap::SwapTier;
+use crate::swap::{Hasher, SwapTier};
 use crate::turns::{Turns, OTHERS_TAKE};
 use memfit_codec::Dictionaries;
 use memfit_core::budget::Sizes;
@@ -53,6 +53,8 @@ pub struct Shared {
     pub memory: Frames,
     /// The swap tier.
     pub swap: Option<Arc<SwapTier>>,
+    /// Hashes the contents of pages.
+    pub hasher: Hasher,
     /// Processes that have a userfaultfd.
     pub procs: Lock<Vec<Arc<Proc>>, { rank::PROCS }>,
     /// Fork children that the kernel has reported and whose pid is not known yet.
@@ -150,6 +152,7 @@ impl Shared {
             state: Lock::new(state),
             memory: Frames::reserve(area_frames as usize * 4096)?,
             swap,
+            hasher: Hasher::new()?,
             procs: Lock::new(Vec::new()),
             unnamed: Unnamed::default(),
             turns: Turns::default(),

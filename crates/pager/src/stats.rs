@@ -214,7 +214,7 @@ fn evictions(c: &Counters) -> Evictions {
     let rejected = part!(Rejected of c,
         incompressible by_entropy by_need in_advance pool_full not_moved; refaulted: c.wasted);
     part!(Evictions of c,
-        compressed filled clean to_swap dropped file_dropped stored_raw parked_runs spared accessed; pages: c.evicted, rejected: rejected)
+        compressed filled clean same to_swap dropped file_dropped stored_raw parked_runs spared accessed; pages: c.evicted, rejected: rejected)
 }
 
 fn swap(desk: &Desk, wall: Duration) -> Swap {

@@ -203,6 +203,7 @@ schema! {
         compressed: u64 = "of these, pages compressed into the pool",
         filled: u64 = "of these, pages that repeat one word",
         clean: u64 = "pages whose contents the swap tier still had: nothing was written",
+        same: u64 = "pages that fork relatives shared, and whose contents were stored already",
         to_swap: u64 = "pages that went to the swap tier",
         dropped: u64 = "evicted pages that the program freed",
         file_dropped: u64 = "clean pages of files that were dropped",

@@ -4,7 +4,7 @@
 
 use super::torture::{SOAK, STALLED};
 use crate::support::contents::assert_contents_eq;
-use crate::support::known::managed;
+use crate::support::known::{managed, ordinary_program, share_a_table, SHARED_TABLE};
 use crate::support::{say, sized, skip, Bench, FORKS, ONE, PYTHON};
 use std::fs;
 use std::path::PathBuf;
@@ -80,6 +80,12 @@ fn forks_while_other_threads_move_memory() {
 #[test]
 fn python_forks() {
     script("ordinary_forks", include_str!("../workloads/forks.py"), 60);
+}
+
+#[test]
+fn workers_share_a_table() {
+    let Some(bench) = ordinary_program("ordinary_shared_table", SHARED_TABLE) else { return };
+    share_a_table(&bench);
 }
 
 #[test]

@@ -6,6 +6,7 @@
 //! one line on the terminal.
 
 use crate::support::contents::assert_contents_eq;
+use crate::support::known::{program, share_a_table, SHARED_TABLE};
 use crate::support::{find, memfit_command, skip, Bench, Bounds, FORKS, ONE, PYTHON, SEVERAL};
 use std::fmt::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -185,6 +186,14 @@ fn shell_execs_in_the_middle() {
 #[test]
 fn fork_children() {
     script_within("fork_children", include_str!("../workloads/forks.py"), 60, FORKS);
+}
+
+/// Workers that share their parent's table: it stays while they have other pages to give, and is
+/// stored once if it must leave.
+#[test]
+fn workers_share_a_table() {
+    let Some(bench) = program("shared_table", SHARED_TABLE) else { return };
+    share_a_table(&bench);
 }
 
 #[test]

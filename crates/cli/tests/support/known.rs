@@ -4,7 +4,7 @@
 use super::contents::assert_contents_eq;
 use super::process::Ran;
 use super::stats::Stats;
-use super::{say, skip, Bench, Bounds};
+use super::{say, skip, Bench, Bounds, SEVERAL};
 
 /// Half of what most programs here fill.
 pub const BUDGET: u64 = 32 << 20;
@@ -59,6 +59,25 @@ pub fn compare(bench: &Bench, plain: &Ran, (managed, stats): (&Ran, &Stats), bou
     assert!(evicted >= EVICTED, "{}: only {evicted} pages were evicted; {:#}", bench.name, stats.json);
     stats.peak_within(bounds.peak_percent);
     say(&format!("{:24} {evicted} pages evicted, {:.1} s", bench.name, managed.time.as_secs_f64()));
+}
+
+/// Forked workers that share a table of their parent.
+pub const SHARED_TABLE: &str = include_str!("../workloads/shared_table.c");
+
+/// Runs the workers with a table of 24 MiB, and as much memory of their own, in a budget that has
+/// room for the table, and in one that has not.
+#[track_caller]
+pub fn share_a_table(bench: &Bench) {
+    for budget in [40 << 20, 20 << 20] {
+        let (ran, stats) = managed(bench, "./program 24", budget);
+        let right = (Some(0), &b"wrong: 0\n"[..]);
+        assert_contents_eq!((ran.code, &*ran.out), right, "{}\n{:#}", ran.err, stats.json);
+        assert!(stats.number("/evictions/pages") > EVICTED, "{:#}", stats.json);
+        stats.peak_within(SEVERAL.peak_percent);
+        let same = stats.number("/evictions/same");
+        say(&format!("{:24} {same} pages were stored already, {:.1} s", bench.name, ran.time.as_secs_f64()));
+        assert!(budget > 24 << 20 || same > 1000, "what they share is stored once: {:#}", stats.json);
+    }
 }
 
 /// memfit's words when it kills a child whose contents cannot be determined: another thread dropped

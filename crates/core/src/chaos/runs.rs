@@ -54,12 +54,14 @@ fn all(frames: u32, blocks: u32, steps: u32) -> [u64; 2] {
     let mut spared = 0;
     let seeds: u64 = std::env::var("CHAOS_SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(3);
     let (mut failed, mut below, mut clean, mut changed) = (Vec::new(), 0, 0, 0);
+    let (mut same, mut shared) = (0, 0);
     for (preset, overrides) in SCHEMES {
         for seed in 0..seeds {
             let result = std::panic::catch_unwind(|| run(preset, overrides, frames, blocks, seed, steps));
             let count = |what| result.as_ref().map_or(0, |stats| stats.get(what).copied().unwrap_or(0));
             below += count("below");
             spared += count("spared");
+            (same, shared) = (same + count("same"), shared + count("shared"));
             (clean, changed) = (clean + count("clean"), changed + count("changed"));
             if let Err(why) = result {
                 let why =
@@ -72,6 +74,7 @@ fn all(frames: u32, blocks: u32, steps: u32) -> [u64; 2] {
     assert!(failed.is_empty(), "\n{}", failed.join("\n"));
     assert!(below > 0, "no fault brought pages below it");
     assert!(spared > 0, "no hot page stayed");
+    assert!(same > 10 && shared > 10, "{same} pages had the contents of another, {shared} batches were shared");
     [clean, changed]
 }
 

@@ -17,8 +17,9 @@
 //! this is three times as fast as GHASH alone.
 
 use memfit_core::swap_log::SegmentId;
-use memfit_core::{Extent, Stored};
+use memfit_core::{ContentHash, Extent, Stored};
 use ring::aead::{Aad, LessSafeKey, Nonce, UnboundKey, AES_128_GCM};
+use ring::hmac;
 use std::collections::HashMap;
 use std::io;
 
@@ -49,7 +50,10 @@ impl Entry {
 }
 
 /// Hashes pages.
-pub struct Hasher(LessSafeKey);
+pub struct Hasher {
+    pages: LessSafeKey,
+    labels: hmac::Key,
+}
 
 impl Hasher {
     /// With a new random key.
@@ -60,7 +64,9 @@ impl Hasher {
         let mut key = [0u8; 16];
         memfit_os::memory::random(&mut key)?;
         let key = UnboundKey::new(&AES_128_GCM, &key).expect("sixteen bytes are a key");
-        Ok(Hasher(LessSafeKey::new(key)))
+        let mut of_labels = [0; 32];
+        memfit_os::memory::random(&mut of_labels)?;
+        Ok(Hasher { pages: LessSafeKey::new(key), labels: hmac::Key::new(hmac::HMAC_SHA256, &of_labels) })
     }
 
     /// The hash of a page.
@@ -68,10 +74,22 @@ impl Hasher {
         let mut scratch = [0; memfit_core::PAGE_BYTES as usize];
         scratch[..page.len()].copy_from_slice(page);
         let always = Nonce::assume_unique_for_key([0; 12]);
-        let tag = self.0.seal_in_place_separate_tag(always, Aad::empty(), &mut scratch[..page.len()]);
+        let tag = self.pages.seal_in_place_separate_tag(always, Aad::empty(), &mut scratch[..page.len()]);
         let tag = tag.expect("a page is shorter than 64 GiB");
-        Hash(std::array::from_fn(|i| u32::from_le_bytes(tag.as_ref()[i * 4..][..4].try_into().expect("four bytes"))))
+        Hash(words(tag.as_ref()))
     }
+
+    /// Another name of the hash, which may go into a recording: it does not tell the hash.
+    pub fn label(&self, page: &[u8]) -> ContentHash {
+        let Hash(hash) = self.hash(page);
+        let bytes: Vec<u8> = hash.iter().flat_map(|word| word.to_le_bytes()).collect();
+        words(hmac::sign(&self.labels, &bytes).as_ref())
+    }
+}
+
+/// The first twelve bytes.
+fn words(tag: &[u8]) -> [u32; 3] {
+    std::array::from_fn(|i| u32::from_le_bytes(tag[i * 4..][..4].try_into().expect("four bytes")))
 }
 
 /// Which contents are where.
