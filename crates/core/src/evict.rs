@@ -54,6 +54,22 @@ const PARK_DOUBLINGS: u8 = 10;
 /// Longest wait for a process with older pages, or with pages of files, ticks.
 const WAIT_TICKS: u64 = 20;
 
+/// How much is in a batch.
+#[derive(Default)]
+pub(crate) struct BatchSize {
+    pages: usize,
+    victims: usize,
+}
+
+impl BatchSize {
+    /// Adds these pages of a run. False if that is more than a batch of so many pages can have.
+    pub fn takes(&mut self, pages: u16, max_pages: usize) -> bool {
+        self.pages += pages.count_ones() as usize;
+        self.victims += (pages & !(pages << 1)).count_ones() as usize;
+        self.pages <= max_pages && self.victims <= BATCH_VICTIMS
+    }
+}
+
 /// Selects one queue in each process.
 #[derive(Clone, Copy)]
 struct Queue {
@@ -90,9 +106,7 @@ impl Core {
         tick: u64,
         may: &dyn Fn(ProcId) -> bool,
     ) -> Option<(ProcId, Vec<Victim>)> {
-        let all = 0..self.table.procs.len() as u32;
-        let procs: Vec<ProcId> =
-            all.map(ProcId).filter(|p| self.table.procs[p.0 as usize].is_some() && may(*p)).collect();
+        let procs = self.processes(may);
         self.record(&CoreCall::PickVictims { most: max_pages as u32, tick, free: &procs });
         procs.iter().for_each(|&proc| self.table.unpark(proc, tick));
         if let Some(found) = self.pick_leaving(&procs, max_pages) {
@@ -106,6 +120,13 @@ impl Core {
             self.waits_to_share = None;
         }
         found
+    }
+
+    /// The processes for which `may` holds, in order.
+    pub(crate) fn processes(&self, may: &dyn Fn(ProcId) -> bool) -> Vec<ProcId> {
+        let all = self.table.procs.iter().enumerate();
+        let there = all.filter(|(_, proc)| proc.is_some()).map(|(id, _)| ProcId(id as u32));
+        there.filter(|&proc| may(proc)).collect()
     }
 
     /// Victims by group and age.
@@ -184,10 +205,7 @@ impl Core {
     /// than these, whose pages are all hot. The wait is limited, since such a process may be
     /// stopped.
     fn may_wait_for_others(&mut self, procs: &[ProcId], tick: u64) -> bool {
-        let all = self.table.procs.iter().enumerate();
-        let mut others = all.filter(|(id, _)| procs.binary_search(&ProcId(*id as u32)).is_err());
-        let has_runs = |proc: &Proc| proc.queues.as_flattened().iter().any(|queue| queue.len > 0);
-        if !others.any(|(_, proc)| proc.as_ref().is_some_and(has_runs)) {
+        if !self.others_have_runs(procs) {
             self.waits_for_others = None;
             return false;
         }
@@ -196,17 +214,18 @@ impl Core {
 
     /// Whether shared pages wait because other processes, which have a batch under way, may have
     /// pages of their own to give. Limited like the waits above, until some leave again.
-    pub(crate) fn waits_to_share(&mut self, procs: &[ProcId], tick: u64) -> bool {
+    pub(crate) fn may_wait_to_share(&mut self, procs: &[ProcId], tick: u64) -> bool {
         let recent = |since: u64| tick.wrapping_sub(since) < WAIT_TICKS;
-        if self.waits_for_files.is_some_and(recent) {
-            return true;
-        }
-        let mut others = self.table.procs.iter().enumerate();
+        self.waits_for_files.is_some_and(recent)
+            || self.others_have_runs(procs) && may_wait(&mut self.waits_to_share, tick)
+    }
+
+    /// Whether a process that is none of these has runs in its queues.
+    fn others_have_runs(&self, procs: &[ProcId]) -> bool {
         let has_runs = |proc: &Proc| proc.queues.as_flattened().iter().any(|queue| queue.len > 0);
-        let may_have = |(id, proc): (usize, &Option<Proc>)| {
-            procs.binary_search(&ProcId(id as u32)).is_err() && proc.as_ref().is_some_and(has_runs)
-        };
-        others.any(may_have) && may_wait(&mut self.waits_to_share, tick)
+        let mut others =
+            self.table.procs.iter().enumerate().filter(|(id, _)| procs.binary_search(&ProcId(*id as u32)).is_err());
+        others.any(|(_, proc)| proc.as_ref().is_some_and(has_runs))
     }
 
     fn pick_from(
@@ -254,8 +273,7 @@ impl Core {
         let mut runs: Vec<(u32, u16)> = Vec::new();
         let mut left = max_pages;
         for (run, of_range) in self.table.runs_in(proc, range).into_iter().rev() {
-            let parked_until = self.table.runs[run as usize].parked_until;
-            if parked_until <= tick || parked_until == ASIDE {
+            if self.table.runs[run as usize].may_leave(tick) {
                 let mut claimed = self.takeable(run) & of_range;
                 while claimed.count_ones() as usize > left {
                     claimed &= claimed - 1;
@@ -326,13 +344,11 @@ impl Core {
     /// in address order, and those at the upper end would never leave, however old.
     fn choose_runs(&self, proc: ProcId, queue: Queue, max_pages: usize, hot: bool) -> Vec<(u32, u16)> {
         let (mut runs, mut i) = (Vec::new(), self.head(proc, queue));
-        let (mut pages, mut victims, mut passed) = (0, 0, 0);
-        while i != NIL && pages < max_pages && passed < SCAN_RUNS {
+        let (mut batch, mut passed) = (BatchSize::default(), 0);
+        while i != NIL && batch.pages < max_pages && passed < SCAN_RUNS {
             let due = self.due(i, hot);
             if due != 0 {
-                pages += due.count_ones() as usize;
-                victims += (due & !(due << 1)).count_ones() as usize;
-                if (pages > max_pages || victims > BATCH_VICTIMS) && !runs.is_empty() {
+                if !batch.takes(due, max_pages) && !runs.is_empty() {
                     break;
                 }
                 runs.push((i, due));

@@ -14,7 +14,7 @@
 
 use crate::core_call::CoreCall;
 use crate::engine::Core;
-use crate::evict::{Victim, BATCH_VICTIMS};
+use crate::evict::{BatchSize, Victim};
 use crate::ids::{ObjectId, Page, PageRange, ProcId, NIL, PAGE_BYTES, RUN_PAGES};
 use crate::object::Place;
 use crate::table::{Proc as Process, ASIDE};
@@ -189,7 +189,7 @@ impl Core {
     fn next_runs(&mut self, proc: ProcId, max_pages: usize) -> Vec<(u32, u16)> {
         let process = self.table.proc(proc);
         let Some(mut reclaim) = process.reclaim else { return Vec::new() };
-        let (mut runs, mut pages, mut victims) = (Vec::new(), 0, 0);
+        let (mut runs, mut batch) = (Vec::new(), BatchSize::default());
         let (mut unused, mut judged_to) = (Vec::new(), process.judged_to);
         let mut next = u64::MAX;
         for (looked, (&number, &run)) in process.runs().range(reclaim.next..).enumerate() {
@@ -202,14 +202,13 @@ impl Core {
             }
             let takeable = self.takeable(run);
             let parked = !matches!(self.table.runs[run as usize].parked_until, 0 | ASIDE);
+            let mut full = false;
             if takeable != 0 && parked {
                 reclaim.refused = true;
             } else if takeable != 0 {
-                pages += takeable.count_ones() as usize;
-                victims += (takeable & !(takeable << 1)).count_ones() as usize;
+                full = !batch.takes(takeable, max_pages);
                 runs.push((run, takeable));
             }
-            let full = pages > max_pages || victims > BATCH_VICTIMS;
             if full && runs.len() > 1 {
                 runs.pop();
             }

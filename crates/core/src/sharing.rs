@@ -9,7 +9,7 @@
 
 use crate::core_call::CoreCall;
 use crate::engine::Core;
-use crate::evict::{Victim, BATCH_VICTIMS};
+use crate::evict::{BatchSize, Victim};
 use crate::ids::{Page, PageRange, ProcId};
 use crate::table::{Run, ASIDE};
 use alloc::vec::Vec;
@@ -26,6 +26,13 @@ pub struct Sharing {
     pub takeable: u16,
     /// The run is set aside.
     pub aside: bool,
+}
+
+impl Run {
+    /// Whether it may leave out of turn: it is not parked, or set aside.
+    pub fn may_leave(&self, tick: u64) -> bool {
+        self.parked_until <= tick || self.parked_until == ASIDE
+    }
 }
 
 impl Core {
@@ -89,10 +96,9 @@ impl Core {
         tick: u64,
         may: &dyn Fn(ProcId) -> bool,
     ) -> Option<(ProcId, Vec<Victim>)> {
-        let all = (0..self.table.procs.len() as u32).map(ProcId);
-        let mut procs: Vec<ProcId> = all.filter(|p| self.table.procs[p.0 as usize].is_some() && may(*p)).collect();
+        let mut procs = self.processes(may);
         self.record(&CoreCall::PickShared { most: max_pages as u32, tick, free: &procs });
-        if self.driver.only_leaving || self.waits_to_share(&procs, tick) {
+        if self.driver.only_leaving || self.may_wait_to_share(&procs, tick) {
             return None;
         }
         procs.sort_by_key(|&proc| core::cmp::Reverse(self.table.proc(proc).pages_aside));
@@ -110,15 +116,10 @@ impl Core {
         let takeable = self.table.aside(proc).map(|run| (run, self.takeable(run))).filter(|&(_, pages)| pages != 0);
         let mut runs: Vec<(u32, u16)> = takeable.take(LOOKED_AT).collect();
         runs.sort_by_key(|&(run, _)| self.table.runs[run as usize].stamp);
-        let (mut pages, mut victims) = (0, 0);
-        let fit = runs.iter().take_while(|&&(_, mask)| {
-            pages += mask.count_ones() as usize;
-            victims += (mask & !(mask << 1)).count_ones() as usize;
-            pages <= room && victims <= BATCH_VICTIMS
-        });
+        let mut batch = BatchSize::default();
+        let fit = runs.iter().take_while(|&&(_, pages)| batch.takes(pages, room)).count();
         // The first one may be cut.
-        let fit = fit.count().max(1);
-        runs.truncate(fit);
+        runs.truncate(fit.max(1));
         runs.sort_by_key(|&(run, _)| self.table.runs[run as usize].number);
         runs
     }
@@ -128,9 +129,8 @@ impl Core {
         self.record(&CoreCall::ClaimShared { proc, range, tick });
         let mut runs: Vec<(u32, u16)> = Vec::new();
         for (run, of_range) in self.table.runs_in(proc, range) {
-            let Run { shared, parked_until, .. } = self.table.runs[run as usize];
-            let pages = self.takeable(run) & of_range & shared;
-            if pages != 0 && (parked_until <= tick || parked_until == ASIDE) {
+            let pages = self.takeable(run) & of_range & self.table.runs[run as usize].shared;
+            if pages != 0 && self.table.runs[run as usize].may_leave(tick) {
                 runs.push((run, pages));
             }
         }

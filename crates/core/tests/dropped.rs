@@ -1,16 +1,12 @@
 //! Pages that the kernel may drop without an event: they read as zeros then.
 
-use memfit_core::budget::Sizes;
 use memfit_core::scheme::Scheme;
-use memfit_core::{Core, Entry, Fault, Filled, Load, Page, PageRange, ProcId, Source, Tunables};
-use std::sync::Arc;
+use memfit_core::{Core, Entry, Fault, Filled, Load, Page, PageRange, ProcId, Source};
+
+mod support;
 
 fn core() -> (Core, ProcId) {
-    let scheme = Scheme::default();
-    let (sizes, scheme) = (Sizes::new(1 << 30, &scheme), Arc::new(scheme));
-    let (pool_frames, area_frames, staging_slots) = (1 << 16, 1 << 17, 4096);
-    let mut core =
-        Core::new(Tunables { scheme, sizes, staging_slots, pool_frames, area_frames, swap: false, blocks: Vec::new() });
+    let mut core = support::core(Scheme::default(), 4096);
     let (id, _) = core.add_process(4096);
     (core, id)
 }

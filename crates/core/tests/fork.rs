@@ -1,12 +1,12 @@
 //! What the child of an announced fork has of its parent, through the core's public interface.
 
-use memfit_core::budget::Sizes;
 use memfit_core::driver::fork::{Announced, Child, Lost};
 use memfit_core::driver::fork_changes::Change;
 use memfit_core::ranges::Ranges;
 use memfit_core::scheme::{ReclaimKind, Scheme};
-use memfit_core::{Answer, Core, Entry, Page, PageRange, ProcId, Tunables, PAGE_BYTES};
-use std::sync::Arc;
+use memfit_core::{Answer, Core, Entry, Page, PageRange, ProcId, PAGE_BYTES};
+
+mod support;
 
 /// Pages 10 to 19 and 30 to 39 of a parent are evicted when its child is announced.
 const HAD: [(u64, u64); 2] = [(10, 20), (30, 40)];
@@ -29,11 +29,7 @@ impl Forked {
     fn new() -> Forked {
         let mut scheme = Scheme::default();
         scheme.reclaim.kind = ReclaimKind::Fifo;
-        let (sizes, scheme) = (Sizes::new(1 << 30, &scheme), Arc::new(scheme));
-        let (pool_frames, area_frames, staging_slots) = (1 << 16, 1 << 17, 4096);
-        let tunables =
-            Tunables { scheme, sizes, staging_slots, pool_frames, area_frames, swap: false, blocks: Vec::new() };
-        let mut core = Core::new(tunables);
+        let mut core = support::core(scheme, 4096);
         let (parent, _) = core.add_process(4096);
         for page in HAD.into_iter().flat_map(|(first, end)| first..end) {
             assert!(core.adopt(parent, Page(page), false));

@@ -1,11 +1,11 @@
 //! Refaults under each replacement mode on known access patterns, in miniature: a program of which
 //! a given number of pages may be resident.
 
-use memfit_core::budget::Sizes;
 use memfit_core::replacement::find;
 use memfit_core::scheme::{ReclaimKind, Scheme};
-use memfit_core::{Answer, Coded, Core, Entry, Extent, Fault, Filled, Page, PageRange, ProcId, Stored, Tunables};
-use std::sync::Arc;
+use memfit_core::{Answer, Coded, Core, Entry, Extent, Fault, Filled, Page, PageRange, ProcId, Stored};
+
+mod support;
 
 const PAGES: u64 = 16_000;
 const STAGED: usize = 400;
@@ -35,10 +35,7 @@ impl Program {
             other => find(other.name()),
         }
         .expect("it is in the table");
-        let (sizes, scheme, blocks) = (Sizes::new(1 << 30, &scheme), Arc::new(scheme), Vec::new());
-        let (pool_frames, area_frames) = (1 << 16, 1 << 17);
-        let mut core =
-            Core::new(Tunables { scheme, sizes, staging_slots: 4096, pool_frames, area_frames, swap: false, blocks });
+        let mut core = support::core(scheme, 4096);
         let (proc, _) = core.add_process(4096);
         Program { core, proc, room, pool: u64::MAX, written: 0, clean: false, back: 0, fetched: 0 }
     }

@@ -1,12 +1,12 @@
 //! Pages that fork relatives share, through the core's public interface.
 
-use memfit_core::budget::Sizes;
 use memfit_core::scheme::{ReclaimKind, Scheme};
 use memfit_core::{
-    Answer, Coded, Compress, Core, Fault, Filled, Load, Page, PageRange, Placed, ProcId, Sharing, Source, Tunables,
-    Victim, RUN_PAGES,
+    Answer, Coded, Compress, Core, Fault, Filled, Load, Page, PageRange, Placed, ProcId, Sharing, Source, Victim,
+    RUN_PAGES,
 };
-use std::sync::Arc;
+
+mod support;
 
 /// Pages of each process.
 const PAGES: u64 = 4 * RUN_PAGES;
@@ -23,11 +23,8 @@ impl Family {
     fn new() -> Family {
         let mut scheme = Scheme::default();
         scheme.reclaim.kind = ReclaimKind::Fifo;
-        let (sizes, scheme) = (Sizes::new(1 << 30, &scheme), Arc::new(scheme));
-        let (pool_frames, area_frames, staging_slots) = (1 << 16, 1 << 17, 4096);
-        let blocks = Vec::new();
-        let mut core =
-            Core::new(Tunables { scheme, sizes, staging_slots, pool_frames, area_frames, swap: true, blocks });
+        let mut core = support::core(scheme, 4096);
+        core.swap_takes(true);
         let (parent, _) = core.add_process(4096);
         let (child, _) = core.add_process(4096);
         for process in [parent, child] {

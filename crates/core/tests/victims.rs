@@ -1,13 +1,12 @@
 //! The choice of victims, through the core's public interface.
 
-use memfit_core::budget::Sizes;
 use memfit_core::scheme::{ReclaimKind, Scheme};
 use memfit_core::{
-    Answer, Core, Entry, Fault, Filled, Page, PageRange, ProcId, Tunables, Victim, BATCH_PAGES, BATCH_VICTIMS,
-    RUN_PAGES,
+    Answer, Core, Entry, Fault, Filled, Page, PageRange, ProcId, Victim, BATCH_PAGES, BATCH_VICTIMS, RUN_PAGES,
 };
 use std::collections::VecDeque;
-use std::sync::Arc;
+
+mod support;
 
 fn core() -> Core {
     with_staging(4096)
@@ -16,13 +15,7 @@ fn core() -> Core {
 fn with_staging(staging_slots: u32) -> Core {
     let mut scheme = Scheme::default();
     scheme.reclaim.kind = ReclaimKind::Fifo;
-    with_scheme(staging_slots, scheme)
-}
-
-fn with_scheme(staging_slots: u32, scheme: Scheme) -> Core {
-    let (pool_frames, area_frames) = (1 << 16, 1 << 17);
-    let (sizes, scheme) = (Sizes::new(1 << 30, &scheme), Arc::new(scheme));
-    Core::new(Tunables { scheme, sizes, staging_slots, pool_frames, area_frames, swap: false, blocks: Vec::new() })
+    support::core(scheme, staging_slots)
 }
 
 fn process(core: &mut Core, pages: impl Iterator<Item = u64>) -> ProcId {
@@ -191,7 +184,7 @@ fn parts_of_a_range_cover_it_and_have_so_many_runs_each() {
 fn what_is_on_probation_leaves_when_it_is_the_oldest() {
     let mut scheme = Scheme::default();
     scheme.reclaim.kind = ReclaimKind::Bimodal;
-    let mut core = with_scheme(4096, scheme);
+    let mut core = support::core(scheme, 4096);
     let process = process(&mut core, 0..100 * RUN_PAGES);
     let (_, victims) = core.pick_victims(RUN_PAGES as usize, 0, &|_| true).unwrap();
     assert_eq!((victims[0].first, victims[0].slots.len()), (Page(0), RUN_PAGES as usize));
@@ -235,7 +228,7 @@ impl Use {
     /// As the pager does, chooses a batch of each process while those of the others are under way.
     /// Returns how many hot pages left of 64,000 pages, and how often hot pages stayed.
     fn hot_pages_that_leave(&self, scheme: Scheme) -> (usize, u64) {
-        let mut core = with_scheme(4096, scheme);
+        let mut core = support::core(scheme, 4096);
         let sizes = if self.programs == 1 { vec![200 + HOT_RUNS] } else { vec![HOT_RUNS, 200] };
         let ids: Vec<ProcId> = sizes.into_iter().map(|runs| self.process(&mut core, 0..runs * RUN_PAGES)).collect();
         let (mut left, mut all, mut outside) = (0, 0, VecDeque::new());
@@ -291,7 +284,7 @@ fn what_is_always_in_use_is_probed_more_rarely() {
 /// are pinned.
 #[test]
 fn there_are_victims_where_all_pages_are_hot() {
-    let mut core = with_scheme(4096, Scheme::default());
+    let mut core = support::core(Scheme::default(), 4096);
     let processes = [0, 1].map(|_| process(&mut core, 0..300 * RUN_PAGES));
     processes.into_iter().for_each(|id| core.pin(id, (0..40 * RUN_PAGES).map(Page)));
     let mut lost = [0; 2];
@@ -310,7 +303,7 @@ fn there_are_victims_where_all_pages_are_hot() {
 /// have older pages: for a while.
 #[test]
 fn hot_pages_wait_for_other_processes_but_not_for_ever() {
-    let mut core = with_scheme(4096, Scheme::default());
+    let mut core = support::core(Scheme::default(), 4096);
     let hot = process(&mut core, 0..20 * RUN_PAGES);
     for tick in 0..100 {
         let (_, victims) = core.pick_victims(128, tick, &|_| true).unwrap();
@@ -329,7 +322,7 @@ fn hot_pages_wait_for_other_processes_but_not_for_ever() {
 fn with_bits() -> Core {
     let mut scheme = Scheme::default();
     scheme.reclaim.accessed_bits = 1;
-    with_scheme(4096, scheme)
+    support::core(scheme, 4096)
 }
 
 /// A look is due when a quarter has left. A page stays while looks show it as used, and leaves when
@@ -425,7 +418,7 @@ fn of_a_range_its_own_pages_are_claimed_from_the_upper_end() {
 /// Which pages of a run stay when it is the oldest again: those on which a thread faulted.
 #[test]
 fn only_what_a_thread_asks_for_is_hot() {
-    let mut core = with_scheme(4096, Scheme::default());
+    let mut core = support::core(Scheme::default(), 4096);
     let id = process(&mut core, 0..100 * RUN_PAGES);
     let (_, victims) = core.pick_victims(RUN_PAGES as usize, 0, &|_| true).unwrap();
     let first = victims[0].first.0;

@@ -5,6 +5,7 @@ use crate::proc::Proc;
 use crate::state::Shared;
 use memfit_core::{Page, PageRange, ProcId, Victim, BATCH_PAGES, BATCH_VICTIMS, RUN_PAGES};
 use memfit_os::maps::Sharers;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -21,8 +22,8 @@ const PACE: u32 = 3;
 /// The looks of the reclaim thread.
 #[derive(Default)]
 pub struct Looks {
-    /// Processes with relatives that were looked at.
-    sharing: Vec<Weak<Proc>>,
+    /// Processes with relatives that were looked at, by their addresses.
+    sharing: BTreeMap<usize, Weak<Proc>>,
     ended: Option<Instant>,
     cost: Duration,
     /// Pages that the last look found in runs that were set aside, and that can leave now.
@@ -43,7 +44,7 @@ pub enum Found {
 impl Looks {
     /// Looks if a process with relatives is new. Tells the core of those that share no more.
     pub fn begin(&mut self, shared: &Shared, procs: &[Arc<Proc>]) {
-        self.sharing.retain(|proc| {
+        self.sharing.retain(|_, proc| {
             let Some(proc) = proc.upgrade() else { return false };
             let shares = proc.family.shares();
             if let Some(mut state) = shared.lock_for(&proc).filter(|_| !shares) {
@@ -52,11 +53,11 @@ impl Looks {
             }
             shares
         });
+        let address = |proc: &Arc<Proc>| Arc::as_ptr(proc) as usize;
         let is_new = |proc: &&Arc<Proc>| {
-            let known = self.sharing.iter().any(|known| known.as_ptr() == Arc::as_ptr(proc));
-            !known && proc.identity.get().is_some() && proc.family.shares()
+            !self.sharing.contains_key(&address(proc)) && proc.identity.get().is_some() && proc.family.shares()
         };
-        let new: Vec<Weak<Proc>> = procs.iter().filter(is_new).map(Arc::downgrade).collect();
+        let new: Vec<_> = procs.iter().filter(is_new).map(|proc| (address(proc), Arc::downgrade(proc))).collect();
         if !new.is_empty() && self.is_due() {
             self.sharing.extend(new);
             self.look(shared);
@@ -84,7 +85,7 @@ impl Looks {
 
     fn look(&mut self, shared: &Shared) {
         let begun = Instant::now();
-        self.found = self.sharing.iter().filter_map(|proc| look(shared, &*proc.upgrade()?)).sum();
+        self.found = self.sharing.values().filter_map(|proc| look(shared, &*proc.upgrade()?)).sum();
         self.cost = begun.elapsed();
         self.ended = Some(Instant::now());
     }

@@ -4,7 +4,7 @@
 //! resident size of each stays the same, so it does not tell. The kernel tells what belongs to a
 //! process (its proportional size), but walks all of its page tables for that: some 25 ms per GiB.
 //! So a thread of its own measures that, a few times a second. In between, the minor page faults
-//! tell how much has been copied at most: a process with six relatives can copy a gigabyte in a
+//! tell about how much has been copied: a process with six relatives can copy a gigabyte in a
 //! second. Page faults that the pager serves count as major ones in the kernel.
 
 use crate::clients::Client;
@@ -75,7 +75,7 @@ impl Weighed {
         }
     }
 
-    /// Bytes that it has copied since it was measured, at most.
+    /// About how many bytes it has copied since it was measured.
     pub fn copied(&self, anon: u64) -> u64 {
         let written = self.faulted(anon) * self.copying / 1000;
         written.min(anon.saturating_sub(self.without_copies(anon)))
@@ -118,16 +118,17 @@ pub fn faults(client: &Client) -> Option<Faults> {
 fn weigh(shared: &Shared, client: &Client, forks: bool) {
     let proc = client.proc.lock().clone();
     let unmanaged = proc.as_ref().filter(|proc| proc.family.has_unknown_sharers());
-    let (Some(faults), Ok(rss)) = (self::faults(client), client.rss.read()) else { return };
+    let Ok(rss) = client.rss.read() else { return };
     let mut shmem = client.rss.shmem();
     if proc.is_some() {
         // The stub maps staging as well, which counts once, elsewhere.
         shmem = shmem.saturating_sub(shared.budget.sizes.staging);
     }
     let asks = shmem > SHMEM_SHARED || (forks && rss.anon > LEAST) || unmanaged.is_some();
-    let proportional = if asks { client.rss.proportional() } else { None };
-    match proportional {
-        Some(own) => {
+    // The faults first: what is copied meanwhile counts twice, and not never.
+    let measured = || Some((faults(client)?, client.rss.proportional()?));
+    match if asks { measured() } else { None } {
+        Some((faults, own)) => {
             client.weighed.lock().measured(rss.anon, own.anon.min(rss.anon), faults);
             shmem = shmem.min(own.shmem);
             unmanaged.filter(|_| own.alone).inspect(|proc| proc.family.is_alone());

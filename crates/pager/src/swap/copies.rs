@@ -18,7 +18,7 @@
 
 use memfit_core::swap_log::SegmentId;
 use memfit_core::{ContentHash, Extent, Stored};
-use ring::aead::{Aad, LessSafeKey, Nonce, UnboundKey, AES_128_GCM};
+use ring::aead::{Aad, LessSafeKey, Nonce, Tag, UnboundKey, AES_128_GCM};
 use ring::hmac;
 use std::collections::HashMap;
 use std::io;
@@ -71,19 +71,20 @@ impl Hasher {
 
     /// The hash of a page.
     pub fn hash(&self, page: &[u8]) -> Hash {
-        let mut scratch = [0; memfit_core::PAGE_BYTES as usize];
-        scratch[..page.len()].copy_from_slice(page);
-        let always = Nonce::assume_unique_for_key([0; 12]);
-        let tag = self.pages.seal_in_place_separate_tag(always, Aad::empty(), &mut scratch[..page.len()]);
-        let tag = tag.expect("a page is shorter than 64 GiB");
-        Hash(words(tag.as_ref()))
+        Hash(words(self.tag(page).as_ref()))
     }
 
     /// Another name of the hash, which may go into a recording: it does not tell the hash.
     pub fn label(&self, page: &[u8]) -> ContentHash {
-        let Hash(hash) = self.hash(page);
-        let bytes: Vec<u8> = hash.iter().flat_map(|word| word.to_le_bytes()).collect();
-        words(hmac::sign(&self.labels, &bytes).as_ref())
+        words(hmac::sign(&self.labels, self.tag(page).as_ref()).as_ref())
+    }
+
+    fn tag(&self, page: &[u8]) -> Tag {
+        let mut scratch = [0; memfit_core::PAGE_BYTES as usize];
+        scratch[..page.len()].copy_from_slice(page);
+        let always = Nonce::assume_unique_for_key([0; 12]);
+        let tag = self.pages.seal_in_place_separate_tag(always, Aad::empty(), &mut scratch[..page.len()]);
+        tag.expect("a page is shorter than 64 GiB")
     }
 }
 
