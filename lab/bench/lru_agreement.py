@@ -5,7 +5,7 @@
     cargo build --release -p memfit-sim --example touches --example lru
     VENV/bin/python lab/bench/lru_agreement.py [--quick] [--bin target/release/examples]
 
-Installs and builds nothing itself. Prints the table of docs/lru.md. Exit status: 0 if all counts are equal, 1 if not, 2 if
+Installs and builds nothing itself. Prints the table of docs/yardsticks.md. Exit status: 0 if all counts are equal, 1 if not, 2 if
 something is missing.
 """
 
@@ -14,7 +14,7 @@ import pathlib
 import subprocess
 import sys
 
-# Workload, sizes in pages. A test of memfit-sim reads the table in docs/lru.md and counts the small ones again.
+# Workload, sizes in pages. A test of memfit-sim reads the table in docs/yardsticks.md and counts the small ones again.
 FULL = [
     ("zipf:pages=100000,skew=0.8,accesses=1500000", (100, 1000, 10000, 50000, 95000)),
     ("zipf:pages=100000,skew=1.0,accesses=1500000", (100, 1000, 10000, 50000, 95000)),

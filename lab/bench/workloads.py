@@ -17,6 +17,9 @@ SIZES = {
     "pygraph": ((300, 400_000), (56, 30_000)),
     "sqlmem": ((360, 200_000), (64, 20_000)),
     "randrw2t": ((400, 1_000_000, 2), (64, 60_000, 2)),
+    # A working set that moves within cold memory.
+    "phases": ((400, 4, 400_000), (64, 4, 30_000)),
+    "halfphases": ((400, 4, 400_000), (64, 4, 30_000)),
     # More than RAM holds even compressed: to be run at a budget of 50 % and less.
     "noisesweep": ((300, 4), (64, 2)),
     "noiserand": ((300, 60_000, 1, 50), (64, 6_000, 1, 50)),
@@ -37,6 +40,7 @@ TITLES = {
     "randrw": "random read/write with verify", "sweep": "sequential sweep", "sort": "GNU sort",
     "npsort": "numpy sort", "pygraph": "CPython object graph", "sqlmem": "SQLite in memory",
     "randrw2t": "random read/write, 2 threads",
+    "phases": "working set that moves", "halfphases": "working set that moves, 2:1",
     "noisesweep": "sequential sweep, incompressible", "noiserand": "random read/write, incompressible",
     "noiseread": "random read, incompressible", "halfsweep": "sequential sweep, 2:1", "halfrand": "random read/write, 2:1",
     "redisget": "redis GET", "redisset": "redis SET",
@@ -60,10 +64,11 @@ def build(out):
     """Compile meter and the C workloads; cheap when nothing changed."""
     os.makedirs(f"{out}/bin", exist_ok=True)
     cc = os.environ.get("CC", "cc")
-    plain = ("meter.c", "workloads/randrw.c", "workloads/sweep.c", "workloads/textgen.c", "workloads/mapread.c")
+    plain = ("meter.c", "workloads/randrw.c", "workloads/sweep.c", "workloads/textgen.c",
+             "workloads/mapread.c", "workloads/phases.c")
     builds = [(src, os.path.splitext(os.path.basename(src))[0], []) for src in plain]
     for kind, words in NOISE.items():
-        builds += [(f"workloads/{src}.c", f"{kind}{src}", [f"-DNOISE={words}"]) for src in ("sweep", "randrw")]
+        builds += [(f"workloads/{src}.c", f"{kind}{src}", [f"-DNOISE={words}"]) for src in ("sweep", "randrw", "phases")]
     for src, name, flags in builds:
         path, exe = f"{HERE}/{src}", f"{out}/bin/{name}"
         newest = max(os.path.getmtime(path), os.path.getmtime(f"{HERE}/workloads/pages.h"))
@@ -121,7 +126,7 @@ def prepare(name, out, quick):
     text = [str(a) for a in args]
     if name in ("randrw", "randrw2t"):
         cmd = [f"{out}/bin/randrw", *text]
-    elif name in ("noisesweep", "halfsweep"):
+    elif name in ("noisesweep", "halfsweep", "phases", "halfphases"):
         cmd = [f"{out}/bin/{name}", *text]
     elif name in ("noiserand", "noiseread", "halfrand"):
         cmd = [f"{out}/bin/{name[:5] if name[0] == 'n' else 'half'}randrw", *text]

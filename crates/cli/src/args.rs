@@ -353,12 +353,12 @@ pub struct SimArgs {
     #[arg(required = true, value_name = "RECORDING|WORKLOAD", value_hint = ValueHint::FilePath)]
     pub workloads: Vec<String>,
 
-    /// Schemes to compare: presets or TOML files, or 'lru'
+    /// Schemes to compare: presets or TOML files, 'lru' or 'optimal'
     ///
     /// Without this option a recording has its own, and a workload that is made the preset memfit.
-    /// 'lru' is a yardstick and no scheme: the faults of plain LRU if all of the budget were for
-    /// pages, any number of pages. Of a recording it knows only what the run has faulted on. See
-    /// docs/lru.md.
+    /// 'lru' and 'optimal' are yardsticks and no schemes: the faults of plain LRU, and the fewest
+    /// that any choice of victims can have, if all of the budget were for pages, any number of
+    /// pages. Of a recording they know only what the run has faulted on. See docs/yardsticks.md.
     #[arg(short, long, value_name = "NAME|FILE,...", value_delimiter = ',')]
     pub scheme: Vec<String>,
 

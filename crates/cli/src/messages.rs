@@ -6,7 +6,8 @@
 //! counted.
 
 use memfit_os::process::write_stderr;
-use std::sync::mpsc::{sync_channel, SyncSender, TrySendError};
+use std::convert::Infallible;
+use std::sync::mpsc::{channel, sync_channel, Receiver, RecvTimeoutError, SyncSender, TrySendError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -48,7 +49,8 @@ pub struct Messages {
     bucket: Bucket,
     left_out: u64,
     sender: Option<SyncSender<String>>,
-    printer: Option<JoinHandle<()>>,
+    /// Its thread, and a channel that it closes when it has printed all.
+    printer: Option<(JoinHandle<()>, Receiver<Infallible>)>,
 }
 
 impl Messages {
@@ -56,8 +58,13 @@ impl Messages {
     #[must_use]
     pub fn start() -> Self {
         let (sender, receiver) = sync_channel::<String>(QUEUE_LINES);
-        let print = move || receiver.iter().for_each(|line| write_stderr(&line));
-        let printer = std::thread::Builder::new().name("memfit-messages".into()).spawn(print).ok();
+        let (open, closed) = channel();
+        let print = move || {
+            receiver.iter().for_each(|line| write_stderr(&line));
+            drop(open);
+        };
+        let thread = std::thread::Builder::new().name("memfit-messages".into()).spawn(print).ok();
+        let printer = thread.map(|thread| (thread, closed));
         Self { bucket: Bucket::new(Instant::now()), left_out: 0, sender: Some(sender), printer }
     }
 
@@ -86,15 +93,8 @@ impl Messages {
             self.say(&text);
         }
         self.sender = None;
-        let Some(printer) = self.printer.take() else { return true };
-        let deadline = Instant::now() + DRAIN_TIMEOUT;
-        while !printer.is_finished() {
-            if Instant::now() >= deadline {
-                return false;
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        printer.join().is_ok()
+        let Some((thread, closed)) = self.printer else { return true };
+        closed.recv_timeout(DRAIN_TIMEOUT) == Err(RecvTimeoutError::Disconnected) && thread.join().is_ok()
     }
 }
 

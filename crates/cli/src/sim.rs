@@ -16,6 +16,7 @@ use memfit_core::PAGE_BYTES;
 use memfit_sim::cost::CostTable;
 use memfit_sim::device::Device;
 use memfit_sim::lru::{lru, Hits};
+use memfit_sim::optimal::optimal;
 use memfit_sim::{sweep, threads, BySource, Outcome, Residents, Setup};
 use progress::{Part, Progress};
 use source::{failed, open, KnownWorkload, RecordingInfo, Sample};
@@ -37,8 +38,26 @@ pub const CURVE_STEPS: u64 = 12;
 pub const CLOSER_STEPS: u64 = 6;
 /// See [`CLOSER_STEPS`].
 pub const CLOSER_ROUNDS: usize = 2;
-/// Stands for plain LRU in place of the name of a scheme.
-const LRU: &str = "lru";
+/// What schemes are compared with: counts of pages, without a pool and without times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Yardstick {
+    /// Plain LRU.
+    Lru,
+    /// The fewest faults that any choice of victims can have.
+    Optimal,
+}
+
+impl Yardstick {
+    /// Of what stands in place of the name of a scheme.
+    fn of(name: &str) -> Option<Yardstick> {
+        match name {
+            "lru" => Some(Yardstick::Lru),
+            "optimal" => Some(Yardstick::Optimal),
+            _ => None,
+        }
+    }
+}
+
 /// Most rows of a sweep.
 const ROWS_MAX: usize = 100_000;
 
@@ -173,8 +192,8 @@ struct NamedSetup {
     setup: Setup,
     scheme: String,
     set: String,
-    /// Plain LRU in place of the scheme.
-    lru: bool,
+    /// This in place of the scheme.
+    yardstick: Option<Yardstick>,
 }
 
 impl NamedSetup {
@@ -256,8 +275,8 @@ impl Sim<'_> {
             Some(RecordingInfo { budget, .. }) => vec![*budget],
             None => vec![percent(BUDGET_PERCENT)],
         };
-        let only_lru = !args.scheme.is_empty() && args.scheme.iter().all(|name| name == LRU);
-        let least = if only_lru { PAGE_BYTES } else { BUDGET_MIN };
+        let no_scheme = !args.scheme.is_empty() && args.scheme.iter().all(|name| Yardstick::of(name).is_some());
+        let least = if no_scheme { PAGE_BYTES } else { BUDGET_MIN };
         match budgets.iter().find(|&&budget| budget < least) {
             Some(small) => {
                 Err(Failure::usage(format!("-m: {} is too small: at least {}", human(*small), human(least))))
@@ -275,9 +294,9 @@ impl Sim<'_> {
         let none = vec![Vec::new()];
         let mut all = Vec::new();
         for name in &names {
-            let lru = name == LRU;
-            for set in if lru { &none } else { &self.sets } {
-                let name = if lru { "memfit" } else { name };
+            let (called, yardstick) = (name, Yardstick::of(name));
+            for set in if yardstick.is_some() { &none } else { &self.sets } {
+                let name = if yardstick.is_some() { "memfit" } else { name };
                 let scheme = match (name, &own) {
                     ("", Some(own)) => crate::run::scheme_of(&own.name, &memfit_scheme::to_toml(own), set)?,
                     ("", None) => crate::run::scheme("memfit", set)?,
@@ -295,8 +314,8 @@ impl Sim<'_> {
                         costs: Arc::clone(&self.costs),
                         device: Arc::clone(&self.device),
                     };
-                    let scheme = if lru { LRU.to_owned() } else { scheme.name.clone() };
-                    all.push(NamedSetup { setup, scheme, set: set.join(" "), lru });
+                    let scheme = if yardstick.is_some() { called.clone() } else { scheme.name.clone() };
+                    all.push(NamedSetup { setup, scheme, set: set.join(" "), yardstick });
                 }
             }
         }
@@ -306,11 +325,12 @@ impl Sim<'_> {
         Ok(all)
     }
 
-    /// The work of these simulations: of the schemes, and of plain LRU.
-    fn parts(known: &KnownWorkload, called: &[NamedSetup]) -> [Part; 2] {
-        [false, true].map(|at_once| {
-            let simulations = called.iter().filter(|called| called.lru == at_once).count() as u64;
-            Part { simulations, events: if simulations > 0 { known.events } else { 0 }, at_once }
+    /// The work of these simulations: of the schemes, and of each yardstick.
+    fn parts(known: &KnownWorkload, called: &[NamedSetup]) -> [Part; 3] {
+        [None, Some(Yardstick::Lru), Some(Yardstick::Optimal)].map(|yardstick| {
+            let simulations = called.iter().filter(|called| called.yardstick == yardstick).count() as u64;
+            let events = if simulations > 0 { known.events } else { 0 };
+            Part { simulations, events, at_once: yardstick.is_some() }
         })
     }
 
@@ -334,9 +354,9 @@ impl Sim<'_> {
         let computing = known.recorded.as_ref().map_or(1.0, |of| of.computing);
         let (only, rate) = self.sample(known)?;
         let setups: Vec<Setup> =
-            called.iter().filter(|called| !called.lru).map(|called| called.setup.clone()).collect();
+            called.iter().filter(|called| called.yardstick.is_none()).map(|called| called.setup.clone()).collect();
         let jobs = self.args.simulated.jobs.unwrap_or(threads(setups.len()));
-        let [machines, plain_lru] = Self::parts(known, called);
+        let [machines, plain_lru, optimum] = Self::parts(known, called);
         let progress = &self.progress;
         let mut outcomes = Vec::new();
         if !setups.is_empty() {
@@ -345,17 +365,31 @@ impl Sim<'_> {
             outcomes = swept.map_err(|error| failed(&known.name, &error))?;
             progress.done(machines);
         }
-        let mut curve = None;
-        if called.iter().any(|called| called.lru) {
-            // One run of its own gives all sizes.
+        let wants = |yardstick| called.iter().any(|called| called.yardstick == Some(yardstick));
+        let (mut curve, mut future) = (None, None);
+        // One run of its own gives all sizes.
+        if wants(Yardstick::Lru) {
             let mut source = open(&known.source, computing, only)?;
             let seen = lru(&mut *source, &mut |far| progress.show(&known.name, plain_lru, far));
             curve = Some(seen.map_err(|error| failed(&known.name, &error))?);
             progress.done(plain_lru);
         }
+        if wants(Yardstick::Optimal) {
+            let mut source = open(&known.source, computing, only)?;
+            let seen = optimal(&mut *source, &mut |far| progress.show(&known.name, optimum, far));
+            future = Some(seen.map_err(|error| failed(&known.name, &error))?);
+            progress.done(optimum);
+        }
+        let hits = |called: &NamedSetup| {
+            let pages = (called.setup.budget as f64 * rate) as u64 / PAGE_BYTES;
+            match called.yardstick? {
+                Yardstick::Lru => curve.as_ref().map(|curve| curve.hits(pages)),
+                Yardstick::Optimal => future.as_ref().map(|future| future.hits(pages)),
+            }
+        };
         let mut outcomes = outcomes.into_iter();
-        let outcomes = called.iter().map(|called| match curve.as_ref().filter(|_| called.lru) {
-            Some(curve) => plain(curve.hits((called.setup.budget as f64 * rate) as u64 / PAGE_BYTES), rate),
+        let outcomes = called.iter().map(|called| match hits(called) {
+            Some(hits) => counted(hits, rate),
             None => outcomes.next().expect("one for each setup"),
         });
         let row = |(called, outcome): (&NamedSetup, _)| Row {
@@ -365,7 +399,7 @@ impl Sim<'_> {
             budget: called.setup.budget,
             footprint: known.footprint * PAGE_BYTES,
             outcome,
-            lru: called.lru,
+            counted: called.yardstick.is_some(),
         };
         Ok(called.iter().zip(outcomes).map(row).collect())
     }
@@ -387,7 +421,7 @@ impl Sim<'_> {
                     setup: Setup { budget, ..like.setup.clone() },
                     scheme: like.scheme.clone(),
                     set: like.set.clone(),
-                    lru: like.lru,
+                    yardstick: like.yardstick,
                 }));
             }
             if more.is_empty() {
@@ -408,11 +442,11 @@ impl Sim<'_> {
     }
 }
 
-/// Converts the hits and misses of plain LRU into an outcome.
-fn plain(hits: Hits, rate: f64) -> Outcome {
+/// Converts the hits and misses of a yardstick into an outcome.
+fn counted(hits: Hits, rate: f64) -> Outcome {
     let mut outcome = Outcome::default();
     outcome.tally.touches = hits.touches;
-    // LRU does not know the source of a refault.
+    // A yardstick does not know the source of a refault.
     outcome.tally.faults = BySource { zero: hits.cold, swap: hits.misses(), ..BySource::default() };
     outcome.tally = outcome.tally.times(1.0 / rate);
     outcome

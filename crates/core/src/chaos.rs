@@ -681,8 +681,8 @@ impl World {
             93 => {
                 let facts = self.random.below(256) as u8;
                 let (level, unmanaged) = (LEVELS[self.random.below(6)], self.random.below(512) as u32);
-                let gained = self.random.below(2) as u32;
-                let seen = Seen::of(level, gained, unmanaged, facts);
+                let (gained, read_us) = (self.random.below(2) as u32, self.random.below(200) as u32);
+                let seen = Seen::of(level, gained, unmanaged, facts, read_us);
                 for _ in 0..=self.random.below(12) {
                     self.core.next_step(self.tick, seen);
                 }

@@ -26,6 +26,7 @@ use crate::core_call::{CoreCall, Decided};
 use crate::engine::Core;
 use crate::evict::BATCH_PAGES;
 use crate::ids::PAGE_BYTES;
+use crate::pool::PoolUsage;
 use crate::reclaim::Origin;
 use crate::replacement::ReplacementMode;
 
@@ -79,6 +80,8 @@ pub struct Seen {
     pub cpus_full: bool,
     /// A process that could answer has not yet answered a batch.
     pub answer_late: bool,
+    /// Time of a read from the swap tier in a fault, us, a running mean; 0: not known.
+    pub read_us: u32,
 }
 
 impl Seen {
@@ -98,7 +101,7 @@ impl Seen {
         facts.iter().enumerate().fold(0, |bits, (i, &fact)| bits | u8::from(fact) << i)
     }
 
-    pub(crate) fn of(level: Level, gained: u32, unmanaged: u32, facts: u8) -> Seen {
+    pub(crate) fn of(level: Level, gained: u32, unmanaged: u32, facts: u8, read_us: u32) -> Seen {
         let is = |bit: u8| facts >> bit & 1 == 1;
         Seen {
             level,
@@ -112,6 +115,7 @@ impl Seen {
             tier_busy: is(5),
             cpus_full: is(6),
             answer_late: is(7),
+            read_us,
         }
     }
 }
@@ -237,6 +241,11 @@ pub(crate) struct Driver {
     /// Where the round goes on when the pool has become smaller.
     then: Next,
     pressed: bool,
+    /// The pool makes room for more resident pages: only its older pages leave.
+    pub(crate) giving: bool,
+    /// It had nothing to give, so that the next round takes pages from the programs.
+    gave_nothing: bool,
+    may_give: bool,
     /// Rounds go on until the high watermark is free.
     reclaiming: bool,
     /// Only processes that leave as a whole give pages in this round.
@@ -364,6 +373,7 @@ impl Core {
         self.pool_control.busy = seen.cpus_full && seen.tier_writable && !seen.tier_slow;
         let driver = &mut self.driver;
         driver.gained = 0;
+        driver.may_give = !core::mem::take(&mut driver.gave_nothing);
         driver.reclaiming = seen.level < if driver.reclaiming { Level::Enough } else { Level::BelowHigh };
         if driver.reclaiming {
             driver.window.get_or_insert(Window::begun(tick));
@@ -397,12 +407,22 @@ impl Core {
             return seen.level < Level::BelowLow;
         }
         let (present, unmanaged) = (self.present_total() * PAGE_BYTES, u64::from(seen.unmanaged) * PAGE_BYTES);
-        let below = self.tunables.sizes.below_floor(present, unmanaged, &self.pool_usage(), seen.tier_has_space);
+        let usage = self.pool_usage();
+        let below = self.tunables.sizes.below_floor(present, unmanaged, &usage, seen.tier_has_space);
         if self.pool_control.swap && matches!(self.pool_control.mode, ReplacementMode::Nobody) {
             self.pool_control.close(below);
             return false;
         }
-        below
+        self.driver.giving = !below && self.pool_gives(seen, &usage);
+        below || self.driver.giving
+    }
+
+    /// Whether the older pages of the pool go to the swap tier, so that more stay in memory. Not
+    /// while programs wait for room: a page leaves them sooner than a write ends.
+    fn pool_gives(&self, seen: Seen, usage: &PoolUsage) -> bool {
+        let may = self.driver.may_give && seen.tier_has_space && !seen.tier_slow && seen.level >= Level::BelowLow;
+        let ages = self.objects.ages.as_ref().filter(|_| may);
+        ages.is_some_and(|ages| ages.pool_gives(self.present_total(), usage.zpages, usage.frames.into(), seen.read_us))
     }
 
     /// Whether the writes under way are waited for, once more: under a synchronous scheme, unless
@@ -459,9 +479,11 @@ impl Driver {
         self.gained = self.gained.saturating_add(seen.gained);
         match self.last {
             Some(Step::Compact) if seen.blocked => self.compact_pause = COMPACT_PAUSE,
+            Some(Step::WriteBack { .. }) => self.gave_nothing = self.giving && seen.gained == 0,
             Some(Step::Compress { .. }) if seen.blocked => {
                 self.full_at = Some(tick);
                 (self.pressed, self.then, self.next) = (true, self.next, Next::Shrink);
+                self.giving = false;
             }
             _ => {}
         }

@@ -11,7 +11,7 @@ use crate::object::{Objects, Place};
 use crate::pool::{Handle, Move, Pool, PoolUsage, Span};
 use crate::pool_control::PoolControl;
 use crate::replacement::ReplacementMode;
-use crate::scheme::{AdmissionKind, ReclaimKind, Scheme, SwapFormat};
+use crate::scheme::{AdmissionKind, ReclaimKind, Scheme, SizingKind, SwapFormat};
 use crate::staging::Staging;
 use crate::streams::Streams;
 use crate::table::Table;
@@ -169,11 +169,13 @@ impl Core {
         let raw_queue = matches!(mode, ReplacementMode::Queue(_))
             && admission.kind == AdmissionKind::SizeCap
             && admission.raw_percent > 0;
+        let shares = tunables.scheme.sizing.kind == SizingKind::Adaptive;
+        let ages = shares && tunables.swap && matches!(mode, ReplacementMode::Queue(_));
         let pool_control = PoolControl::new(&tunables, mode);
         pool.set_limit(pool_control.limit_frames());
         Core {
             table: Table::new(tunables.scheme.reclaim.kind),
-            objects: Objects::new(queue, copies, raw_queue),
+            objects: Objects::new(queue, copies, raw_queue, ages),
             staging: Staging::new(tunables.staging_slots),
             pool,
             pool_control,

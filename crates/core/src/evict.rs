@@ -411,6 +411,8 @@ impl Core {
                 let fetched = self.table.fetched(proc, page);
                 let file = file >> i & 1 == 1;
                 let object = self.objects.create(slot, region(proc, page), page.run(), fetched, file);
+                let resident = self.table.present_total;
+                self.objects.ages.iter_mut().for_each(|ages| ages.evicted(object, resident));
                 if !compressed {
                     self.objects.keep_out(object);
                 }

@@ -232,14 +232,21 @@ impl Core {
             }
             _ => object,
         };
+        let swapped = matches!(source, Source::Swapped { .. });
+        let pooled = matches!(source, Source::Pooled { .. });
+        // Pages that are brought along cost little.
+        if let Some(ages) = self.objects.ages.as_mut().filter(|_| loads.is_empty()) {
+            if pooled || swapped || matches!(source, Source::File) {
+                ages.faulted(refers, pooled);
+            }
+        }
         self.objects.pin(object);
         self.read_begins(object, &source);
         self.table.set(proc, page, Entry::Loading(object));
         if refers != object {
             self.drop_ref(refers);
         }
-        let swapped = matches!(source, Source::Swapped { .. });
-        if swapped || matches!(source, Source::Pooled { .. }) {
+        if swapped || pooled {
             self.table.came_back(proc, page, swapped);
         }
         if swapped {

@@ -11,6 +11,7 @@
 extern crate alloc;
 
 mod admission;
+mod ages;
 pub mod blocks;
 pub mod budget;
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Evicted contents: one object per distinct evicted page, shared by reference count.
 
+use crate::ages::Ages;
 use crate::core_call::Decided;
 use crate::duel::{Duel, Group, GROUPS};
 use crate::grow::reserve_tight;
@@ -158,6 +159,8 @@ pub(crate) struct Objects {
     keeps_copies: bool,
     pub fills: FillTable,
     pub contents: ContentTable,
+    /// Where pool and resident pages share the budget by what they are worth.
+    pub ages: Option<Ages>,
     pub swapped: u64,
     /// Clean pages of files in the pool.
     pub pooled_files: u64,
@@ -173,8 +176,9 @@ impl Linked for Arena<'_> {
 }
 
 impl Objects {
-    /// `raw_apart`: objects that do not compress have a queue of their own in the pool.
-    pub fn new(kind: ReclaimKind, keeps_copies: bool, raw_queue: bool) -> Objects {
+    /// `raw_queue`: objects that do not compress have a queue of their own in the pool. `ages`:
+    /// ages of objects are needed.
+    pub fn new(kind: ReclaimKind, keeps_copies: bool, raw_queue: bool, ages: bool) -> Objects {
         let fills = FillTable::default();
         Objects {
             all: Vec::new(),
@@ -190,6 +194,7 @@ impl Objects {
             keeps_copies,
             fills,
             contents: ContentTable::default(),
+            ages: ages.then(Ages::default),
             swapped: 0,
             pooled_files: 0,
             filled: 0,
@@ -287,6 +292,7 @@ impl Objects {
                 self.groups[group].resident += count;
                 self.groups[group].probation += count * probation as u64;
                 self.pooled_files += file;
+                self.ages.iter_mut().for_each(|ages| ages.enters(id));
             }
             Place::Swapped(_) => {
                 self.groups[group].out += count;
@@ -314,6 +320,7 @@ impl Objects {
                 self.groups[group].resident -= count;
                 self.groups[group].probation -= count * probation as u64;
                 self.pooled_files -= u64::from(o.tag & FILE != 0);
+                self.ages.iter_mut().for_each(|ages| ages.leaves(id));
             }
             6 => {
                 self.groups[group].out -= count;
@@ -523,6 +530,7 @@ impl Objects {
     pub fn metadata_bytes(&self) -> u64 {
         (self.all.capacity() * size_of::<Object>() + self.fills.words.capacity() * 16) as u64
             + self.contents.metadata_bytes()
+            + self.ages.as_ref().map_or(0, Ages::metadata_bytes)
     }
 
     /// All live objects with reference counts, for the invariant check.
@@ -549,6 +557,8 @@ impl Objects {
             }
         }
         assert_eq!(groups, self.groups, "objects of the groups");
+        let is_pooled = |&(_, _, place): &(_, _, Place)| matches!(place, Place::Pooled(_));
+        self.ages.iter().for_each(|ages| ages.check(self.iter_live().filter(is_pooled).map(|(id, _, _)| id)));
         if let Some(raw) = &self.raw {
             assert_eq!(self.walk(&raw.list), raw.list.len);
             let counts = |i: u32| self.all[i as usize].counts();

@@ -138,7 +138,7 @@ axis! {
 axis! {
     /// How the pool and the resident pages share the budget.
     SizingKind {
-        Adaptive "adaptive" "the pool may take whatever the floor of resident pages leaves",
+        Adaptive "adaptive" "the pool may take what the floor of resident pages leaves, as long as that is worth more than more resident pages",
         Fixed "fixed" "the pool may take pool_permille of the budget",
         Zones "zones" "the pool gets and gives zones by how much room it has free; none until memory is short",
     }

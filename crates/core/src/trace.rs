@@ -231,6 +231,7 @@ impl Fields for Put<'_> {
         self.number(seen.gained);
         self.number(seen.unmanaged);
         self.number(seen.facts());
+        self.number(seen.read_us);
     }
 
     fn coded(&mut self, name: &'static str, coded: Coded) {
@@ -456,7 +457,7 @@ impl<'a> Decoder<'a> {
 
     pub(crate) fn seen(&mut self) -> Result<Seen, Damaged> {
         let level = LEVELS.get(self.number()? as usize).copied().ok_or(Damaged::Wrong)?;
-        Ok(Seen::of(level, self.small()?, self.small()?, self.byte()?))
+        Ok(Seen::of(level, self.small()?, self.small()?, self.byte()?, self.small()?))
     }
 
     pub(crate) fn estimate(&mut self) -> Result<Option<u32>, Damaged> {
@@ -564,7 +565,7 @@ mod tests {
             CoreCall::Compressed { object, coded: Coded::Stored(stored(u32::MAX)) },
             CoreCall::Compact { most: 32 },
             CoreCall::NextStep { tick: u64::from(u32::MAX) + 1, seen: Seen::default() },
-            CoreCall::NextStep { tick: 0, seen: Seen::of(Level::FarOver, u32::MAX, 300, 0xff) },
+            CoreCall::NextStep { tick: 0, seen: Seen::of(Level::FarOver, u32::MAX, 300, 0xff, 7000) },
             CoreCall::SwapTakes { takes: true },
             CoreCall::PickWriteback { pressed: false, most_bytes: u32::MAX },
             CoreCall::BlockOf { object: ObjectId(u32::MAX - 1) },

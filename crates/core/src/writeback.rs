@@ -82,6 +82,9 @@ impl Core {
                 if self.objects.pinned(id) {
                     continue;
                 }
+                if self.driver.giving && !self.objects.ages.as_ref().is_some_and(|ages| ages.is_old(id)) {
+                    break;
+                }
                 let runs = self.pool.runs(handle);
                 let len = runs.len();
                 if self.drop_file(id) {

@@ -19,6 +19,7 @@ const LOW: Seen = Seen {
     tier_busy: false,
     cpus_full: false,
     answer_late: false,
+    read_us: 0,
 };
 const BACKGROUND: Step = Step::Compress { most: 32, origin: Origin::Background };
 

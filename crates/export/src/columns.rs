@@ -78,6 +78,7 @@ columns! {
     Gained maybe "gained" Number;
     Unmanaged maybe "unmanaged" Number;
     Facts maybe "facts" Number;
+    ReadUs maybe "read_us" Number;
     Flag maybe "flag" Flag;
     List maybe "list" Text;
 }

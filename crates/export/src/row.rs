@@ -162,6 +162,7 @@ impl Fields for Row {
         self.number(At::Gained, seen.gained);
         self.number(At::Unmanaged, seen.unmanaged);
         self.number(At::Facts, seen.facts());
+        self.number(At::ReadUs, seen.read_us);
     }
 
     fn estimate(&mut self, _: &'static str, estimate: Option<u32>) {

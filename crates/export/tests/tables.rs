@@ -30,6 +30,7 @@ const SEEN: Seen = Seen {
     tier_busy: false,
     cpus_full: false,
     answer_late: false,
+    read_us: 80,
 };
 
 /// Calls of each kind and variant, and what their rows must have besides number, time and name.
@@ -101,7 +102,7 @@ fn calls() -> Vec<(CoreCall<'static>, &'static str)> {
         (CoreCall::Compact { most: 3 }, "most=3"),
         (
             CoreCall::NextStep { tick: 1 << 32, seen: Seen { level: Level::BelowLow, unmanaged: 4, ..SEEN } },
-            "tick_ms=4294967296 level=below_low gained=9 unmanaged=4 facts=10",
+            "tick_ms=4294967296 level=below_low gained=9 unmanaged=4 facts=10 read_us=80",
         ),
         (CoreCall::SwapTakes { takes: true }, "flag=true"),
         (CoreCall::PickWriteback { pressed: true, most_bytes: 65536 }, "most=65536 flag=true"),

@@ -107,6 +107,7 @@ impl Reclaimer {
             tier_busy: self.writer.as_ref().is_some_and(Output::busy),
             cpus_full: shared.cpus.full.load(Relaxed),
             answer_late: self.answer_late,
+            read_us: shared.meters.latency.mean_read_us(),
         };
         let mut state = shared.lock();
         let step = state.core.next_step(shared.tick(), seen);

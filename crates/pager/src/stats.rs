@@ -45,6 +45,8 @@ impl SourceKind {
 /// Eight buckets an octave from 256 ns on; what is shorter is in the first one.
 const SHORTEST: u64 = 256;
 const BUCKETS: usize = 8 * 27;
+/// Reads over which their mean runs.
+const READS: u64 = 64;
 
 #[derive(Debug)]
 struct Histogram {
@@ -62,6 +64,8 @@ impl Default for Histogram {
 #[derive(Debug, Default)]
 pub struct Latency {
     by_source: [Histogram; SOURCES.len()],
+    /// Running mean of the times of reads from the swap tier in faults, ns.
+    read_ns: AtomicU64,
 }
 
 fn bucket(ns: u64) -> usize {
@@ -84,6 +88,18 @@ impl Latency {
         let histogram = &self.by_source[source as usize];
         histogram.buckets[bucket(ns)].fetch_add(1, Relaxed);
         histogram.max_ns.fetch_max(ns, Relaxed);
+    }
+
+    /// One read from the swap tier in a fault.
+    pub fn read(&self, time: Duration) {
+        let (ns, mean) = (time.as_nanos() as u64, self.read_ns.load(Relaxed));
+        // Threads may lose a value of each other.
+        self.read_ns.store(if mean == 0 { ns } else { mean - mean / READS + ns / READS }, Relaxed);
+    }
+
+    /// Running mean of these times, us; 0 before the first one.
+    pub fn mean_read_us(&self) -> u32 {
+        u32::try_from(self.read_ns.load(Relaxed).div_ceil(1000)).unwrap_or(u32::MAX)
     }
 
     fn quantiles(&self, sources: Range<usize>) -> Quantiles {

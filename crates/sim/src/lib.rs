@@ -13,6 +13,7 @@ mod hash;
 pub mod lru;
 mod machine;
 mod measure;
+pub mod optimal;
 pub mod price;
 mod recorded;
 mod replay;

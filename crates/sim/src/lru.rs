@@ -21,7 +21,7 @@ use crate::workload::Event;
 pub(crate) use table::Table;
 
 /// Receives the touches of a workload, of whatever kind.
-trait Pages {
+pub(crate) trait Pages {
     fn touch(&mut self, proc: u32, page: u64);
     fn free(&mut self, proc: u32, first: u64, pages: u64);
     fn end(&mut self, proc: u32);
@@ -41,7 +41,7 @@ trait Pages {
 }
 
 /// Moves the numbers of a range of pages to another address and frees the pages that were there.
-fn rename(table: &mut Table, proc: u32, first: u64, pages: u64, to: u64, freed: impl FnMut(u64, u32)) {
+pub(crate) fn rename(table: &mut Table, proc: u32, first: u64, pages: u64, to: u64, freed: impl FnMut(u64, u32)) {
     let mut moved = Vec::new();
     table.take(proc, first, pages, |page, number| moved.push((page, number)));
     table.take(proc, to, pages, freed);
@@ -209,6 +209,9 @@ pub fn lru(source: &mut dyn EventSource, progress: &mut dyn FnMut(Position)) -> 
 }
 
 #[cfg(test)]
+pub(crate) use tests::mixed;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::workload::Access;
@@ -267,7 +270,8 @@ mod tests {
         }
     }
 
-    fn mixed(events: u64, seed: u64) -> Vec<Event> {
+    /// Touches, frees, moves and ends of three processes.
+    pub(crate) fn mixed(events: u64, seed: u64) -> Vec<Event> {
         let mut rng = Rng::new(seed);
         let event = |_| {
             let (proc, page) = (rng.below(3) as u32, rng.below(40) * (1 + rng.below(2) * 700));

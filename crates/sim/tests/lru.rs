@@ -1,11 +1,11 @@
-//! Plain LRU: the numbers of docs/lru.md.
+//! Plain LRU: the numbers of docs/yardsticks.md.
 
 use memfit_sim::generate::Spec;
 use memfit_sim::lru::{lru, Lru};
 
 /// Rows of the table in the document: workload, touches, pages of memory, their hits, our hits.
 fn table() -> Vec<(String, [u64; 4])> {
-    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/lru.md")).unwrap();
+    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/yardsticks.md")).unwrap();
     let row = |line: &str| {
         let cells: Vec<&str> = line.split('|').map(str::trim).collect();
         let workload = cells.get(1)?.strip_prefix('`')?.strip_suffix('`')?;

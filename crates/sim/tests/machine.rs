@@ -1,6 +1,7 @@
 //! The simulated machine under every scheme.
 
 use memfit_scheme::PRESETS;
+use memfit_sim::generate::Spec;
 use memfit_sim::{
     cost::CostTable, device::Device, kind, replay, Access, Batch, Contents, Event, EventSource, Machine, Recorded,
     Recorder, Residents, Setup,
@@ -125,6 +126,23 @@ fn full_buffers_leave_at_the_threshold() {
         println!("threshold {threshold} %: {mean} buffers in each of {} writes", writes.operations);
         assert!(writes.operations > 100 && (mean - f64::from(buffers)).abs() < 0.2, "{threshold} %: {mean}");
     }
+}
+
+/// A working set that does not fit beside a pool of all cold pages.
+#[test]
+fn cold_pages_leave_the_pool_where_that_costs_less_than_faults() {
+    let run = |device: &str, swap_bytes| {
+        let device = Arc::new(Device::find(device).unwrap());
+        let setup = Setup { swap_bytes, device, ..setup("memfit", 16 << 20) };
+        let mut machine = Machine::new(&setup, Contents::new());
+        let spec = Spec::parse("phase:pages=8000,phases=2,accesses=80000,set=30,share=99").unwrap();
+        spec.make().for_each(|event| machine.event(event));
+        machine.check();
+        machine.tally().faults.major()
+    };
+    let (quick, slow, none) = (run("ssd-nvme", 256 << 20), run("hdd-2005", 256 << 20), run("ssd-nvme", 0));
+    println!("{quick} faults, {slow} on a slow disk, {none} without a tier");
+    assert!(quick * 2 < slow && quick * 2 < none, "{quick} {slow} {none}");
 }
 
 #[test]

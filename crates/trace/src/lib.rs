@@ -20,7 +20,7 @@ pub const MAGIC: [u8; 8] = *b"memfit\x00T";
 /// The version of this memfit, as in heads.
 pub const MEMFIT: &str = env!("CARGO_PKG_VERSION");
 /// The format that this version writes, and the only one that it reads.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 /// Most bytes of a head's text: the buffer that a reader needs.
 pub const HEAD_MAX: u32 = 1 << 20;
 /// Most bytes of the calls of a block before compression.

@@ -207,7 +207,7 @@ impl Subject {
             budget: wanted.budget,
             footprint: self.footprint(),
             outcome,
-            lru: false,
+            counted: false,
         };
         Ok(wanted.iter().zip(outcomes).map(row).collect())
     }

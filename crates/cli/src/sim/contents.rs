@@ -24,7 +24,7 @@ pub fn unknown(of: &RecordingInfo, scheme: &Scheme) -> Vec<&'static str> {
 /// The message about missing sizes, for all schemes.
 pub(super) fn missing(known: &KnownWorkload, called: &[NamedSetup]) -> Option<String> {
     let of = known.recorded.as_ref()?;
-    let schemes = called.iter().filter(|called| !called.lru).map(|called| &called.setup.scheme);
+    let schemes = called.iter().filter(|called| called.yardstick.is_none()).map(|called| &called.setup.scheme);
     let mut missing: Vec<&str> = Vec::new();
     for name in schemes.flat_map(|scheme| unknown(of, scheme)) {
         if !missing.contains(&name) {

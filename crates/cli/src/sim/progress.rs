@@ -22,7 +22,7 @@ pub struct Part {
     pub simulations: u64,
     /// Events of each simulation, known or expected.
     pub events: u64,
-    /// Plain LRU: one run gives the results of all sizes.
+    /// A yardstick: one run gives the results of all sizes.
     pub at_once: bool,
 }
 

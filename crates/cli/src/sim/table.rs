@@ -24,8 +24,8 @@ pub struct Row {
     pub footprint: u64,
     /// Result of the simulation.
     pub outcome: Outcome,
-    /// Plain LRU: most columns are unknown.
-    pub lru: bool,
+    /// A yardstick, which only counts touches and faults: most columns are unknown.
+    pub counted: bool,
 }
 
 impl Row {
@@ -43,7 +43,7 @@ pub fn label(scheme: &str, set: &str) -> String {
     }
 }
 
-/// Columns that are known for plain LRU.
+/// Columns that are known for a yardstick.
 const COUNTED: [&str; 8] =
     ["workload", "scheme", "set", "budget_bytes", "footprint_bytes", "touches", "faults", "faults_zero"];
 
@@ -73,7 +73,7 @@ const fn column(key: &'static str, short: &'static str, get: fn(&Row) -> Value) 
 
 impl Column {
     fn value(&self, row: &Row) -> Value {
-        match row.lru && !COUNTED.contains(&self.key) {
+        match row.counted && !COUNTED.contains(&self.key) {
             true => Value::Unknown,
             false => (self.get)(row),
         }
@@ -218,7 +218,7 @@ pub fn parquet(rows: &[Row], out: impl Write + Send, about: &[(String, String)])
         budget: 0,
         footprint: 0,
         outcome: Outcome::default(),
-        lru: false,
+        counted: false,
     };
     let columns: Vec<Column> = COLUMNS
         .iter()
@@ -270,12 +270,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_plain_lru_does_not_know_is_empty() {
+    fn what_a_yardstick_does_not_know_is_empty() {
         let mut outcome = Outcome::default();
         outcome.tally.touches = 30;
         (outcome.tally.faults.zero, outcome.tally.faults.swap) = (10, 7);
         let (workload, scheme) = ("scan".to_owned(), "lru".to_owned());
-        let row = Row { workload, scheme, set: String::new(), budget: 8192, footprint: 40960, outcome, lru: true };
+        let row = Row { workload, scheme, set: String::new(), budget: 8192, footprint: 40960, outcome, counted: true };
         let text = csv(std::slice::from_ref(&row));
         let (keys, cells) = text.trim_end().split_once('\n').unwrap();
         let known: Vec<_> = keys.split(',').zip(cells.split(',')).filter(|(_, cell)| !cell.is_empty()).collect();

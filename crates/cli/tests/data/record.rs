@@ -121,7 +121,7 @@ fn what_is_no_recording_is_named() {
     directory.file("head", &whole[..100]);
     directory.all_refuse("head", &["the file is cut, at byte 0"]);
     directory.file("format", &[&whole[..8], &[2], &whole[9..]].concat());
-    directory.all_refuse("format", &["version 2 of the format, and this memfit reads 3"]);
+    directory.all_refuse("format", &["version 2 of the format, and this memfit reads 4"]);
     directory.file("more", &[&whole[..], b"x"].concat());
     directory.all_refuse("more", &["more behind the end of the run", &format!("at byte {}", whole.len())]);
     // With several files, each error is reported.

@@ -146,6 +146,25 @@ fn a_recording_is_simulated_as_it_was_and_under_other_schemes() {
     assert!(faults[0] >= faults[1] && faults[1] >= faults[2], "{faults:?}");
 }
 
+#[test]
+fn yardsticks_stand_beside_schemes() {
+    let words = ["zipf:pages=2000,accesses=20000", "-s", "lru,optimal,swap", "-m", "2M,4M,100M"];
+    let rows = rows(&words);
+    let faults = |row: &Value| row["faults"].as_u64().unwrap();
+    for size in 0..3 {
+        let (lru, best, swap) = (&rows[size], &rows[3 + size], &rows[6 + size]);
+        assert_eq!([lru, best, swap].map(|row| row["scheme"].as_str().unwrap()), ["lru", "optimal", "swap"]);
+        assert_eq!((&lru["touches"], &lru["faults_zero"]), (&best["touches"], &best["faults_zero"]));
+        assert!(best["program_ns"].is_null() && swap["program_ns"].is_u64());
+        match size {
+            2 => assert_eq!((faults(lru), faults(best)), (0, 0)),
+            _ => assert!(faults(best) * 10 < faults(lru) * 8 && faults(best) > 0, "{lru} {best}"),
+        }
+    }
+    // Alone they may have as little memory as a page.
+    assert!(faults(&self::rows(&["scan:pages=100,passes=3", "-s", "optimal", "-m", "4K"])[0]) > 190);
+}
+
 fn fails(words: &[&str], code: i32, parts: &[&str]) {
     let output = sim(words);
     let text = String::from_utf8_lossy(&output.stderr);

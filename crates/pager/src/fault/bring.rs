@@ -23,7 +23,9 @@ impl Server {
     pub(super) fn load(&mut self, page: Page, since: Instant) -> Result<bool, End> {
         if self.loads.iter().any(|load| load.source != Source::Zero) {
             let mut buffers = self.shared.spare.take(&self.shared.dictionaries);
+            let begun = matches!(self.loads[0].source, Source::Swapped { .. }).then(Instant::now);
             self.gather(&mut buffers)?;
+            begun.iter().for_each(|begun| self.shared.meters.latency.read(begun.elapsed()));
             self.buffers = Some(buffers);
         }
         let answer = self.bring(page, since);

@@ -76,6 +76,7 @@ impl Machine {
             tier_busy: false,
             cpus_full: false,
             answer_late: false,
+            read_us: self.tier.disk.page_read_ns().div_ceil(1000) as u32,
         };
         let step = self.core.next_step(self.reclaim_until / 1_000_000, seen);
         self.apply_effects();

@@ -36,6 +36,11 @@ impl Disk {
         self.device.write_ns(&one(u64::from(LOG_FLUSH), true), 1) > ns * u64::from(LOG_FLUSH)
     }
 
+    /// Time of a random read of a page, ns.
+    pub fn page_read_ns(&self) -> u64 {
+        self.device.read_ns(&one(memfit_core::PAGE_BYTES, false), 1)
+    }
+
     fn write(&mut self, at: u64, bytes: u64, now: u64, tally: &mut Tally) -> u64 {
         let ns = self.device.write_ns(&one(bytes, at == self.at), 1);
         tally.writes.add(bytes, at == self.at);
