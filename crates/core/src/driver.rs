@@ -374,6 +374,7 @@ impl Core {
         let driver = &mut self.driver;
         driver.gained = 0;
         driver.may_give = !core::mem::take(&mut driver.gave_nothing);
+        driver.giving = false;
         driver.reclaiming = seen.level < if driver.reclaiming { Level::Enough } else { Level::BelowHigh };
         if driver.reclaiming {
             driver.window.get_or_insert(Window::begun(tick));
