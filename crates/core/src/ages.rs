@@ -19,14 +19,14 @@ const DECAY: u64 = 8;
 const FAULT: u64 = 64;
 /// Fewest near faults that say anything.
 const NEAR_MIN: u64 = 64 * FAULT;
-/// One pooled page in so many, and `OLDEST_MIN` at least, are as old as the oldest counts: a few
-/// that are much older say nothing of the others.
+/// So many pooled pages, one in `OLDEST_PART` and `OLDEST_MIN` at least, are as old as what counts
+/// as oldest: a few that are much older say nothing of the others.
 const OLDEST_PART: u64 = 16;
 const OLDEST_MIN: u64 = 16;
 /// Cost of a fault from the pool, and of the eviction that makes room for it, us
 /// (docs/performance.md, Many processes).
 const POOL_FAULT_US: u64 = 25;
-/// Cost of a fault that reads from the swap tier, us, before one has been measured.
+/// Time of a read from the swap tier in a fault, us, before one has been measured.
 const READ_US: u32 = 100;
 /// Cost of a write, us. Its time is a tenth of that; the rest is for wear.
 const WRITE_US: u64 = 25;
@@ -90,16 +90,18 @@ impl Ages {
     fn find_oldest(&mut self) {
         let all: u64 = self.pooled.iter().map(|bucket| u64::from(bucket.objects)).sum();
         let mut left = (all / OLDEST_PART).max(OLDEST_MIN);
-        let mut young = self.pooled.iter().skip_while(|bucket| {
-            let older = u64::from(bucket.objects) < left;
-            left -= if older { u64::from(bucket.objects) } else { 0 };
-            older
-        });
-        self.oldest = young.next().map_or(0, |bucket| self.now.saturating_sub(bucket.first));
+        self.oldest = 0;
+        for bucket in &self.pooled {
+            if u64::from(bucket.objects) >= left {
+                self.oldest = self.now - bucket.first;
+                break;
+            }
+            left -= u64::from(bucket.objects);
+        }
     }
 
     /// The bucket of an epoch, if there is one.
-    fn bucket(&mut self, epoch: u32) -> Option<usize> {
+    fn bucket(&self, epoch: u32) -> Option<usize> {
         self.pooled.partition_point(|bucket| bucket.first <= epoch).checked_sub(1)
     }
 
@@ -161,7 +163,7 @@ impl Ages {
     /// pages in memory. The pool has `zpages` in `frames`. `read_us`: time of a read from the swap
     /// tier in a fault; 0: not known.
     pub fn pool_gives(&self, resident: u64, zpages: u64, frames: u64, read_us: u32) -> bool {
-        let old = self.pooled.iter().take_while(|bucket| self.now.saturating_sub(bucket.first) >= self.oldest / 2);
+        let old = self.pooled.iter().take_while(|bucket| self.now - bucket.first >= self.oldest / 2);
         let old: u64 = old.map(|bucket| u64::from(bucket.objects)).sum();
         if self.near < NEAR_MIN || old == 0 {
             return false;

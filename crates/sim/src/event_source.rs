@@ -66,6 +66,24 @@ pub trait EventSource: Send {
     }
 }
 
+/// Calls `each` for all events of a source, and `progress` after each batch.
+///
+/// # Errors
+/// If the source fails.
+pub fn each_event(
+    source: &mut dyn EventSource,
+    progress: &mut dyn FnMut(Position),
+    mut each: impl FnMut(&Event),
+) -> Result<(), ReplayError> {
+    let (mut batch, mut events) = (Batch::default(), 0);
+    while source.fill(&mut batch)? {
+        batch.events.iter().for_each(&mut each);
+        events += batch.events.len() as u64;
+        progress(Position { events, share: source.share() });
+    }
+    Ok(())
+}
+
 impl<W: Workload + ?Sized> EventSource for Box<W> {
     fn fill(&mut self, batch: &mut Batch) -> Result<bool, ReplayError> {
         batch.clear();

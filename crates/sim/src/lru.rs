@@ -15,7 +15,7 @@ mod table;
 
 pub use distances::{Curve, Distances};
 
-use crate::event_source::{Batch, EventSource, Position};
+use crate::event_source::{each_event, EventSource, Position};
 use crate::replay::ReplayError;
 use crate::workload::Event;
 pub(crate) use table::Table;
@@ -199,12 +199,7 @@ impl Pages for Lru {
 /// If the source fails.
 pub fn lru(source: &mut dyn EventSource, progress: &mut dyn FnMut(Position)) -> Result<Curve, ReplayError> {
     let mut distances = Distances::new();
-    let (mut batch, mut events) = (Batch::default(), 0);
-    while source.fill(&mut batch)? {
-        batch.events.iter().for_each(|event| distances.event(event));
-        events += batch.events.len() as u64;
-        progress(Position { events, share: source.share() });
-    }
+    each_event(source, progress, |event| distances.event(event))?;
     Ok(distances.curve())
 }
 

@@ -5,7 +5,7 @@
 //!
 //! A miss brings one page. All else is as for plain LRU.
 
-use crate::event_source::{Batch, EventSource, Position};
+use crate::event_source::{each_event, EventSource, Position};
 use crate::lru::{rename, Hits, Pages, Table};
 use crate::replay::ReplayError;
 use crate::workload::Event;
@@ -196,12 +196,7 @@ impl Memory {
 /// If the source fails.
 pub fn optimal(source: &mut dyn EventSource, progress: &mut dyn FnMut(Position)) -> Result<Known, ReplayError> {
     let mut touches = Touches::default();
-    let (mut batch, mut events) = (Batch::default(), 0);
-    while source.fill(&mut batch)? {
-        batch.events.iter().for_each(|event| touches.event(event));
-        events += batch.events.len() as u64;
-        progress(Position { events, share: source.share() });
-    }
+    each_event(source, progress, |event| touches.event(event))?;
     Ok(touches.known())
 }
 

@@ -1,7 +1,7 @@
 //! What programs do with their pages, for people: how many they use again within a time window, how
 //! often in sequence, and for how many the contents are known.
 
-use crate::event_source::{Batch, EventSource};
+use crate::event_source::{each_event, EventSource};
 use crate::hash::NumberMap;
 use crate::lru::Table;
 use crate::replay::ReplayError;
@@ -35,10 +35,7 @@ impl WorkingSet {
     /// If the source fails.
     pub fn of(source: &mut dyn EventSource, window_ns: u64) -> Result<WorkingSet, ReplayError> {
         let mut watch = Watch::new(window_ns);
-        let mut batch = Batch::default();
-        while source.fill(&mut batch)? {
-            batch.events.iter().for_each(|event| watch.see(event));
-        }
+        each_event(source, &mut |_| {}, |event| watch.see(event))?;
         Ok(watch.end())
     }
 
