@@ -121,7 +121,7 @@ impl std::fmt::Display for Corrupt {
 impl std::error::Error for Corrupt {}
 
 /// All contexts and scratch memory of one thread. Each codec's memory is allocated at its first
-/// use: at most about 1 MiB for the codecs that [`crate::Aim`] weighs. A thread that only
+/// use: at most about 1 MiB for the codecs that [`crate::CodecSelector`] weighs. A thread that only
 /// decompresses needs less than a fifth of that.
 pub struct Worker {
     /// Family of each id, so that a lookup on the fault path is two bounds checks.

@@ -14,7 +14,6 @@
 #[cfg(test)]
 extern crate self as memfit_codec;
 
-mod aims;
 mod codec;
 mod deflate;
 mod dictionary;
@@ -33,15 +32,16 @@ mod wk;
 mod wk4x4;
 mod wkdm;
 mod word_mask;
+mod worth;
 mod zstd;
 
-pub use aims::{Aims, Pressure};
 pub use codec::{find, Codec, CodecEntry, CodecId, Corrupt, Worker, CODEC_IDS};
 pub use dictionary::{Dictionaries, DICTIONARIES_MAX, TRAINING_PAGES};
 pub use entropy::{entropy, ENTROPY_BYTES, ENTROPY_MAX};
 pub use memfit_wire::PAGE_BYTES;
 pub use same_filled::{fill, same_filled};
-pub use selector::{Aim, Choice, CodecSelector};
+pub use selector::{Choice, CodecSelector, Worth};
+pub use worth::{page_write_ns, Prices, Spill, FAULT_NS};
 
 /// Longest input of one compression, in bytes: a run of 16 pages.
 pub const MAX_UNIT: usize = 16 * PAGE_BYTES;

@@ -1,16 +1,13 @@
-//! Selects the codec of each region: the fastest one that packs well, a slower one where that is
-//! clearly better, none where no codec helps. The caller's [`Aim`] says which codecs are weighed
-//! and what is clearly better.
+//! Selects the codec of each region: the one whose time and bytes cost least, none where no codec
+//! helps.
 //!
-//! Contents are alike within a region (256 KiB of address space; the caller makes the key). So one
-//! page in [`SAMPLE_EVERY`] is compressed with all codecs of the aim, and the others follow the
-//! verdict. Only the order of calls decides, without a clock or randomness, so a recorded run can
-//! be replayed.
+//! Contents are alike within a region (256 KiB of address space; the caller makes the key). So some
+//! pages of it, the samples, are compressed with every codec that could be best, and the others
+//! follow the verdict. Only what the caller passes in decides, without a clock or randomness.
 //!
-//! | verdict | when (running mean of compressed / original length) |
+//! | verdict | when |
 //! |---|---|
-//! | word-mask | at most [`Aim::good_enough`]; it takes a third of LZ4's time |
-//! | the next slower one | better by [`Aim::worth`] than the verdict so far |
+//! | a codec | its time for a page, both directions, plus its mean compressed length times the price of memory ([`Worth`]) is the least |
 //! | skip | [`FAILURES_TO_SKIP`] compressions in a row, by whichever codec, missed their limit |
 
 use crate::codec::CodecId;
@@ -18,82 +15,74 @@ use crate::codec::CodecId;
 /// Scores are fractions of this: compressed length / original length; `ONE` for an incompressible
 /// page.
 const ONE: u16 = 1024;
-/// One page in this many is tried with all codecs of the aim.
-const SAMPLE_EVERY: u16 = 32;
+/// Pages from one sample of a region to the next: at first, and at most. The number doubles with
+/// each sample as long as the codec stays the same.
+const WAIT_FIRST: u16 = 32;
+const WAIT_MOST: u16 = 256;
+/// The same in a region whose pages are skipped.
+const SKIP_FIRST: u16 = 16;
+const SKIP_MOST: u16 = 128;
+/// Difference from the mean score that shows other contents.
+const OTHER_CONTENTS: u16 = ONE / 8;
 /// Failed compressions in a row (a sample counts for each codec) after which pages of a region are
 /// skipped.
 const FAILURES_TO_SKIP: u8 = 3;
-/// Pages skipped between two samples of an incompressible region: at first, and at most (the number
-/// doubles).
-const SKIP_FIRST: u16 = 16;
-const SKIP_MOST: u16 = 128;
 /// Regions remembered: 4096 of 256 KiB are 1 GiB. Two regions in one slot displace each other,
-/// which costs samples.
+/// which costs samples, and neither counts as new then.
 const SLOTS: usize = 4096;
+/// So many pages of a region count as new: as many as it has, of 4 KiB.
+const NEW_PAGES: u8 = 64;
+/// A page that does not compress goes to the swap tier: a write and a read, ns.
+const FAILS_NS: u64 = 100_000;
 
-/// Most codecs that an aim weighs.
-const CODECS_MAX: usize = 3;
-
-/// What the caller wants from a codec.
+/// The codecs weighed, fastest first, with and without a trained dictionary.
 ///
-/// Reasons for these codecs (`make bench-codecs`, heaps of seven programs; lab/bench/README.md has
-/// the table): of the other codecs only slower ones are smaller. With lzo instead of LZ4 the fast
-/// rule would give 0.369 instead of 0.393 of the size, for 1 us more in both directions; with lz4hc
-/// 0.350, for ten times the time to compress; with zstd-fast 0.288, for twice the time in both
-/// directions, which is what the dense rule is for. wkdm and wk4x4 are slower than word-mask and
-/// gain at most 1 % beside LZ4; deflate is larger and slower than zstd.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Aim {
-    /// Little time.
-    Fast,
-    /// Few bytes: where most pages are evicted, each saved frame is a page in the program's memory.
-    Dense,
-    /// As `Dense`, with a trained dictionary. [`CodecId::ZSTD_TRAINED`] stands for the newest one.
-    Trained,
-    /// Fewer bytes for little more time: where most pages go on to a fast device.
-    Spill,
+/// Reasons (`make bench-codecs`, heaps of seven programs; lab/bench/README.md has the table): of
+/// the other codecs only slower ones are smaller. lzo instead of LZ4 saves 9 %, for 2.5 us more;
+/// lz4hc 12 %, for eleven times the time to compress. wkdm and wk4x4 are slower than word-mask and
+/// gain at most 1 % beside LZ4; deflate is larger and slower than zstd. With a dictionary of the
+/// program's own pages zstd is faster than zstd-fast and mostly smaller than zstd.
+const PLAIN: [CodecId; CODECS_MAX] = [CodecId::WORD_MASK, CodecId::LZ4, CodecId::ZSTD_FAST, CodecId::ZSTD];
+const TRAINED: [CodecId; CODECS_MAX] = [CodecId::WORD_MASK, CodecId::LZ4, CodecId::ZSTD_TRAINED, CodecId::ZSTD_FAST];
+const CODECS_MAX: usize = 4;
+/// The first of them that differs.
+const DIFFER: usize = 2;
+
+/// Time of a codec for a page, to compress and to decompress it, ns: of codecs that were in use in
+/// runs of CPython, SQLite and sort (docs/performance.md, Codecs and pool). Only their relation to
+/// `FAULT_NS` matters. The table of codecs was made on a busier machine.
+fn time_ns(codec: CodecId) -> u64 {
+    match codec {
+        CodecId::WORD_MASK => 2200,
+        CodecId::LZ4 => 3300,
+        CodecId::ZSTD_TRAINED => 7000,
+        CodecId::ZSTD_FAST => 8500,
+        _ => 13_500,
+    }
 }
 
-impl Aim {
-    /// The codecs that the aim weighs, fastest first.
+/// What memory is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Worth {
+    /// Time that the memory of a whole page is worth until the page comes back, ns.
+    pub page_ns: u64,
+    /// The same, where that is more, for the first 64 pages of a region: how the program
+    /// will use them is not known.
+    pub new_page_ns: u64,
+    /// Whether there is a trained dictionary. [`CodecId::ZSTD_TRAINED`] stands for the newest one.
+    pub trained: bool,
+}
+
+impl Worth {
     fn codecs(self) -> &'static [CodecId] {
-        match self {
-            Aim::Fast => &[CodecId::WORD_MASK, CodecId::LZ4],
-            Aim::Dense => &[CodecId::WORD_MASK, CodecId::ZSTD_FAST, CodecId::ZSTD],
-            Aim::Trained => &[CodecId::WORD_MASK, CodecId::ZSTD_TRAINED, CodecId::ZSTD],
-            Aim::Spill => &[CodecId::WORD_MASK, CodecId::ZSTD_FAST],
-        }
+        codecs(self.trained)
     }
+}
 
-    /// The codecs that any aim weighs, each once.
-    pub fn all_codecs() -> Vec<CodecId> {
-        let mut all = Vec::new();
-        let aims = [Aim::Fast, Aim::Dense, Aim::Trained, Aim::Spill];
-        aims.iter().flat_map(|aim| aim.codecs()).for_each(|&codec| {
-            if !all.contains(&codec) {
-                all.push(codec);
-            }
-        });
-        all
-    }
-
-    /// Up to this score (25 %; 12 %) the first codec is used whatever the others reach: little is
-    /// left to gain.
-    fn good_enough(self) -> u16 {
-        match self {
-            Aim::Fast => 256,
-            Aim::Dense | Aim::Trained | Aim::Spill => 128,
-        }
-    }
-
-    /// Minimum gain of a slower codec. Fast: 8 % of the page, about 330 bytes, is worth 1 to 9 us
-    /// more per page; not more, because the heaps of CPython and node on which LZ4 wins also
-    /// decompress faster with it. Dense: 4 %.
-    fn worth(self) -> u16 {
-        match self {
-            Aim::Fast => 82,
-            Aim::Dense | Aim::Trained | Aim::Spill => 41,
-        }
+fn codecs(trained: bool) -> &'static [CodecId] {
+    match trained {
+        true => &TRAINED,
+        false => &PLAIN,
     }
 }
 
@@ -112,14 +101,20 @@ pub enum Choice {
 #[derive(Clone, Copy)]
 struct RegionChoice {
     key: u64,
-    /// Running mean scores of the aim's codecs.
+    /// Running mean scores of the codecs. `ONE`: not known, or it failed twice in a row.
     scores: [u16; CODECS_MAX],
-    aim: Aim,
-    /// Pages left until the next sample.
+    /// Pages left until the next sample, and from that one to the next.
     until_sample: u16,
-    /// Pages in the current wait between two samples while skipping.
-    skip: u16,
+    wait: u16,
+    /// Pages that still count as new.
+    new: u8,
     failures: u8,
+    /// Codecs that samples have tried, from the first on.
+    tried: u8,
+    /// Bit i: the last result of codec i was a failure.
+    failed: u8,
+    in_use: CodecId,
+    trained: bool,
     /// The codec in use failed, and no other codec has a good score: sample soon.
     ask_soon: bool,
     known: bool,
@@ -128,29 +123,41 @@ struct RegionChoice {
 const UNKNOWN: RegionChoice = RegionChoice {
     key: 0,
     scores: [ONE; CODECS_MAX],
-    aim: Aim::Fast,
     until_sample: 0,
-    skip: SKIP_FIRST,
+    wait: WAIT_FIRST,
+    new: NEW_PAGES,
     failures: 0,
+    tried: 0,
+    failed: 0,
+    in_use: CodecId(0),
+    trained: false,
     ask_soon: false,
     known: false,
 };
 
 impl RegionChoice {
-    fn verdict(&self) -> CodecId {
-        let (codecs, mut best) = (self.aim.codecs(), 0);
-        if self.scores[0] > self.aim.good_enough() {
-            for i in 1..codecs.len() {
-                if self.scores[i].saturating_add(self.aim.worth()) < self.scores[best] {
-                    best = i;
-                }
-            }
-        }
-        codecs[best]
+    fn skips(&self) -> bool {
+        self.failures >= FAILURES_TO_SKIP
+    }
+
+    /// Cost of a codec for a page: its time, and the memory that its bytes take.
+    fn cost(&self, i: usize, page_ns: u64, codecs: &[CodecId]) -> u64 {
+        let fails = if self.scores[i] == ONE { FAILS_NS } else { 0 };
+        time_ns(codecs[i]) + fails + page_ns * u64::from(self.scores[i]) / u64::from(ONE)
+    }
+
+    /// The codec that costs least, and how many codecs a sample tries: those up to it, and all that
+    /// cost less if they leave nothing of a page.
+    fn best(&self, page_ns: u64, codecs: &[CodecId]) -> (CodecId, usize) {
+        let tried = 0..usize::from(self.tried.max(1));
+        let best = tried.min_by_key(|&i| self.cost(i, page_ns, codecs)).unwrap_or(0);
+        let least = self.cost(best, page_ns, codecs);
+        let last = (best + 1..codecs.len()).rev().find(|&i| time_ns(codecs[i]) < least);
+        (codecs[best], last.unwrap_or(best) + 1)
     }
 }
 
-/// Running scores of up to 4096 regions, in a fixed table of 96 KiB.
+/// Running scores of up to 4096 regions, in a fixed table of 128 KiB.
 pub struct CodecSelector {
     regions: Box<[RegionChoice]>,
 }
@@ -161,31 +168,45 @@ impl CodecSelector {
         CodecSelector { regions: vec![UNKNOWN; SLOTS].into_boxed_slice() }
     }
 
+    /// The codecs that are ever weighed, each once.
+    pub fn all_codecs() -> Vec<CodecId> {
+        let more = TRAINED.iter().filter(|codec| !PLAIN.contains(codec));
+        PLAIN.iter().chain(more).copied().collect()
+    }
+
     /// What to do with the next page of this region. Counts the page, so call it once per page.
-    pub fn choose(&mut self, region_key: u64, aim: Aim) -> Choice {
-        let region = self.slot(region_key);
+    pub fn choose(&mut self, region_key: u64, worth: Worth) -> Choice {
+        let region = &mut self.regions[slot_of(region_key)];
         if region.key != region_key || !region.known {
-            *region = RegionChoice { key: region_key, known: true, aim, ..UNKNOWN };
+            let new = if region.known { 0 } else { NEW_PAGES };
+            *region = RegionChoice { key: region_key, known: true, trained: worth.trained, new, ..UNKNOWN };
         }
-        if region.aim != aim {
-            (region.aim, region.scores) = (aim, [ONE; CODECS_MAX]);
-            // A region that is incompressible for one aim is so for the other.
-            region.ask_soon = region.failures < FAILURES_TO_SKIP;
+        if region.trained != worth.trained {
+            region.trained = worth.trained;
+            region.scores[DIFFER..].fill(ONE);
+            region.tried = region.tried.min(DIFFER as u8);
         }
-        let skipping = region.failures >= FAILURES_TO_SKIP;
-        if region.until_sample == 0 || region.ask_soon {
+        let page_ns = if region.new > 0 { worth.page_ns.max(worth.new_page_ns) } else { worth.page_ns };
+        region.new = region.new.saturating_sub(1);
+        let codecs = worth.codecs();
+        let (best, sample) = region.best(page_ns, codecs);
+        if best != region.in_use && !region.skips() {
+            region.in_use = best;
+            region.wait = WAIT_FIRST;
+            region.until_sample = region.until_sample.min(WAIT_FIRST);
+        }
+        let untried = sample > usize::from(region.tried) && !region.skips();
+        if region.until_sample == 0 || region.ask_soon || untried {
             region.ask_soon = false;
-            region.until_sample = if skipping { region.skip } else { SAMPLE_EVERY - 1 };
-            if skipping {
-                region.skip = (region.skip * 2).min(SKIP_MOST);
-            }
-            return Choice::Sample(aim.codecs());
+            region.tried = region.tried.max(sample as u8);
+            region.until_sample = region.wait - 1;
+            region.wait = (region.wait * 2).min(if region.skips() { SKIP_MOST } else { WAIT_MOST });
+            return Choice::Sample(&codecs[..sample]);
         }
         region.until_sample -= 1;
-        if skipping {
-            Choice::Skip
-        } else {
-            Choice::Use(region.verdict())
+        match region.skips() {
+            true => Choice::Skip,
+            false => Choice::Use(best),
         }
     }
 
@@ -193,37 +214,41 @@ impl CodecSelector {
     ///
     /// Codecs that the region does not weigh and regions displaced meanwhile are ignored.
     pub fn record(&mut self, region_key: u64, codec: CodecId, in_len: usize, out_len: Option<usize>) {
-        let region = self.slot(region_key);
+        let region = &mut self.regions[slot_of(region_key)];
         if region.key != region_key || !region.known || in_len == 0 {
             return;
         }
         let now = out_len.map_or(ONE, |out| (out.min(in_len) * usize::from(ONE) / in_len) as u16);
-        let Some(i) = region.aim.codecs().iter().position(|&c| c == codec) else { return };
+        let Some(i) = codecs(region.trained).iter().position(|&c| c == codec) else { return };
         let others = (0..CODECS_MAX).any(|other| other != i && region.scores[other] != ONE);
-        // Each result counts a quarter: four pages of new contents turn a verdict. The first result
-        // of a codec, and one after "incompressible", replaces the score.
-        let score = &mut region.scores[i];
-        *score = if *score == ONE { now } else { (3 * *score + now) / 4 };
-        if out_len.is_some() {
-            region.failures = 0;
-            region.skip = SKIP_FIRST;
-            region.until_sample = region.until_sample.min(SAMPLE_EVERY - 1);
-            region.ask_soon = false;
-        } else if region.failures < FAILURES_TO_SKIP {
-            region.failures += 1;
-            let decided = region.failures == FAILURES_TO_SKIP;
-            region.ask_soon = !decided && !others;
-            if decided {
-                region.until_sample = region.skip;
-            }
+        // Only samples tell of a codec that is not in use: other contents ask for more of them.
+        if codec != region.in_use && region.scores[i].abs_diff(now) > OTHER_CONTENTS {
+            region.wait = WAIT_FIRST;
+            region.until_sample = region.until_sample.min(WAIT_FIRST - 1);
         }
-    }
-
-    fn slot(&mut self, key: u64) -> &mut RegionChoice {
-        // Fibonacci hashing: it spreads neighbouring regions, and the top bits depend on all bits
-        // of the key.
-        let hash = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - SLOTS.trailing_zeros());
-        &mut self.regions[hash as usize]
+        // Each result counts a quarter: four pages of new contents turn a verdict. The first result
+        // of a codec, and one after failures, replaces the score.
+        let (score, bit) = (&mut region.scores[i], 1 << i);
+        *score = match out_len {
+            None if region.failed & bit != 0 => ONE,
+            Some(_) if *score == ONE => now,
+            _ => (3 * *score + now) / 4,
+        };
+        region.failed = if out_len.is_none() { region.failed | bit } else { region.failed & !bit };
+        if out_len.is_some() {
+            if region.skips() {
+                region.wait = WAIT_FIRST;
+            }
+            region.failures = 0;
+            region.until_sample = region.until_sample.min(region.wait - 1);
+            region.ask_soon = false;
+        } else if !region.skips() {
+            region.failures += 1;
+            if region.skips() {
+                (region.wait, region.until_sample) = (SKIP_FIRST, SKIP_FIRST);
+            }
+            region.ask_soon = !region.skips() && !others;
+        }
     }
 }
 
@@ -233,122 +258,157 @@ impl Default for CodecSelector {
     }
 }
 
+fn slot_of(key: u64) -> usize {
+    // Fibonacci hashing: it spreads neighbouring regions, and the top bits depend on all bits of
+    // the key.
+    (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - SLOTS.trailing_zeros())) as usize
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::PAGE_BYTES;
 
-    /// Compresses `pages` pages with given lengths; counts (word-mask only, other only, both,
-    /// skipped).
-    fn run_for(
-        aim: Aim,
-        c: &mut CodecSelector,
-        key: u64,
-        pages: usize,
-        word_mask: Option<usize>,
-        other: Option<usize>,
-    ) -> [usize; 4] {
-        let mut n = [0; 4];
-        for _ in 0..pages {
-            let choice = c.choose(key, aim);
-            for &codec in aim.codecs() {
-                if choice == Choice::Sample(aim.codecs()) || choice == Choice::Use(codec) {
-                    c.record(key, codec, PAGE_BYTES, if codec == CodecId::WORD_MASK { word_mask } else { other });
-                }
+    fn worth(page_us: u64) -> Worth {
+        Worth { page_ns: page_us * 1000, new_page_ns: 0, trained: false }
+    }
+
+    /// Compressed lengths by codec; the others fail.
+    type Lens<'a> = &'a [(CodecId, usize)];
+
+    /// Compresses pages of a region; the choices, and the codec of the last page.
+    fn run(c: &mut CodecSelector, key: u64, pages: usize, worth: Worth, lens: Lens) -> (Vec<Choice>, Option<CodecId>) {
+        let mut last = None;
+        let choices = (0..pages).map(|_| {
+            let choice = c.choose(key, worth);
+            let used = match &choice {
+                Choice::Use(codec) => std::slice::from_ref(codec),
+                Choice::Sample(codecs) => codecs,
+                Choice::Skip => &[],
+            };
+            for &codec in used {
+                let len = lens.iter().find(|(of, _)| *of == codec).map(|&(_, len)| len);
+                c.record(key, codec, PAGE_BYTES, len);
             }
-            n[match choice {
-                Choice::Use(CodecId::WORD_MASK) => 0,
-                Choice::Use(_) => 1,
-                Choice::Sample(_) => 2,
-                Choice::Skip => 3,
-            }] += 1;
-        }
-        n
+            if let Choice::Use(codec) = choice {
+                last = Some(codec);
+            }
+            choice
+        });
+        (choices.collect(), last)
     }
 
-    fn run(c: &mut CodecSelector, key: u64, pages: usize, word_mask: Option<usize>, lz4: Option<usize>) -> [usize; 4] {
-        run_for(Aim::Fast, c, key, pages, word_mask, lz4)
+    /// The verdict for contents of these lengths.
+    fn verdict(worth: Worth, lens: Lens) -> CodecId {
+        run(&mut CodecSelector::new(), 1, 40, worth, lens).1.expect("not all pages are samples")
+    }
+
+    fn samples(choices: &[Choice]) -> usize {
+        choices.iter().filter(|choice| matches!(choice, Choice::Sample(_))).count()
+    }
+
+    const OBJECTS: Lens = &[
+        (CodecId::WORD_MASK, 1250),
+        (CodecId::LZ4, 1100),
+        (CodecId::ZSTD_FAST, 600),
+        (CodecId::ZSTD_TRAINED, 500),
+        (CodecId::ZSTD, 580),
+    ];
+
+    #[test]
+    fn the_dearer_memory_is_the_smaller_pages_become() {
+        assert_eq!(verdict(worth(0), OBJECTS), CodecId::WORD_MASK);
+        assert_eq!(verdict(worth(20), OBJECTS), CodecId::WORD_MASK, "0.7 us gained, 1 lost");
+        assert_eq!(verdict(worth(35), OBJECTS), CodecId::LZ4);
+        assert_eq!(verdict(worth(60), OBJECTS), CodecId::ZSTD_FAST);
+        assert_eq!(verdict(worth(5000), OBJECTS), CodecId::ZSTD);
+        let trained = Worth { trained: true, ..worth(35) };
+        assert_eq!(verdict(trained, OBJECTS), CodecId::ZSTD_TRAINED);
+        let new = Worth { new_page_ns: 60_000, ..worth(0) };
+        let mut c = CodecSelector::new();
+        assert_eq!(run(&mut c, 1, 40, new, OBJECTS).1, Some(CodecId::ZSTD_FAST), "pages that leave first");
+        assert_eq!(run(&mut c, 1, 40, new, OBJECTS).1, Some(CodecId::WORD_MASK), "and again");
     }
 
     #[test]
-    fn another_aim_is_another_verdict() {
+    fn a_codec_that_fails_is_dear() {
+        assert_eq!(verdict(worth(0), &[(CodecId::LZ4, 3000)]), CodecId::LZ4);
+        assert_eq!(verdict(worth(0), &[(CodecId::ZSTD, 3600)]), CodecId::ZSTD);
+        // Also one that was in use until now.
         let mut c = CodecSelector::new();
-        let mut counts = |aim, word_mask, other| run_for(aim, &mut c, 1, 40, Some(word_mask), Some(other));
-        assert_eq!(counts(Aim::Fast, 1000, 900), [38, 0, 2, 0]);
-        assert_eq!(counts(Aim::Dense, 1000, 500), [0, 38, 2, 0], "asked at once");
-        assert_eq!(counts(Aim::Fast, 1000, 900), [38, 0, 2, 0]);
-        assert_eq!(counts(Aim::Dense, 500, 300), [38, 0, 2, 0], "good enough");
+        assert_eq!(run(&mut c, 1, 500, worth(0), OBJECTS).1, Some(CodecId::WORD_MASK));
+        let (choices, last) = run(&mut c, 1, 500, worth(0), &[(CodecId::LZ4, 3000)]);
+        assert_eq!(last, Some(CodecId::LZ4));
+        let lost = choices.iter().filter(|&&c| c == Choice::Skip || c == Choice::Use(CodecId::WORD_MASK)).count();
+        assert!(lost < 10, "{lost}");
     }
 
     #[test]
-    fn each_slower_codec_must_be_worth_it() {
-        let mut c = CodecSelector::new();
-        let mut used = |key, lens: [usize; 3]| {
-            (0..40).fold(CodecId(0), |last, _| match c.choose(key, Aim::Dense) {
-                Choice::Sample(codecs) => {
-                    codecs.iter().zip(lens).for_each(|(&codec, len)| c.record(key, codec, PAGE_BYTES, Some(len)));
-                    last
-                }
-                Choice::Use(codec) => codec,
-                Choice::Skip => panic!("nothing failed"),
-            })
+    fn samples_have_the_codec_in_use_and_those_that_could_be_better() {
+        let sampled = |page_us, lens| {
+            let (choices, last) = run(&mut CodecSelector::new(), 1, 300, worth(page_us), lens);
+            let samples = choices.into_iter().filter_map(|choice| match choice {
+                Choice::Sample(codecs) => Some(codecs.len()),
+                _ => None,
+            });
+            (samples.collect::<Vec<_>>(), last.expect("not all pages are samples"))
         };
-        assert_eq!(used(1, [3000, 1150, 1100]), CodecId::ZSTD_FAST);
-        assert_eq!(used(2, [3000, 1300, 1000]), CodecId::ZSTD);
-        assert_eq!(used(3, [1150, 1100, 1000]), CodecId::WORD_MASK, "4 % is the least");
-        assert_eq!(used(4, [1150, 1100, 900]), CodecId::ZSTD, "each is compared with the best so far");
+        let (lens, _) = sampled(0, OBJECTS);
+        assert_eq!((lens[0], *lens.last().expect("some")), (4, 1), "nothing is quicker than word-mask");
+        let (lens, last) = sampled(40, &[(CodecId::ZSTD, 600)]);
+        assert!(lens.iter().all(|&len| len == 4) && last == CodecId::ZSTD, "{lens:?}");
+        let (lens, _) = sampled(13, &[(CodecId::WORD_MASK, 40), (CodecId::LZ4, 60)]);
+        assert_eq!(lens.last(), Some(&1), "what is small already cannot gain much");
+        // With a dearer memory the others are tried at once.
+        let mut c = CodecSelector::new();
+        run(&mut c, 1, 40, Worth { trained: true, ..worth(0) }, OBJECTS);
+        run(&mut c, 1, 40, worth(0), OBJECTS);
+        assert_eq!(c.choose(1, worth(60)), Choice::Sample(&PLAIN));
     }
 
     #[test]
-    fn what_goes_on_to_a_device_is_not_compressed_at_any_price() {
+    fn a_dictionary_is_tried_when_there_is_one() {
         let mut c = CodecSelector::new();
-        let Choice::Sample(codecs) = c.choose(1, Aim::Spill) else { panic!("the first is a sample") };
-        assert_eq!(codecs, [CodecId::WORD_MASK, CodecId::ZSTD_FAST]);
-        codecs.iter().zip([2500, 2000]).for_each(|(&codec, len)| c.record(1, codec, PAGE_BYTES, Some(len)));
-        assert_eq!(c.choose(1, Aim::Spill), Choice::Use(CodecId::ZSTD_FAST));
+        run(&mut c, 1, 100, worth(60), OBJECTS);
+        let trained = Worth { trained: true, ..worth(60) };
+        assert_eq!(c.choose(1, trained), Choice::Sample(&TRAINED));
+        assert_eq!(run(&mut c, 1, 40, trained, OBJECTS).1, Some(CodecId::ZSTD_TRAINED));
     }
 
     #[test]
-    fn another_aim_does_not_try_the_hopeless_again() {
+    fn samples_become_rare_where_they_tell_nothing_new() {
         let mut c = CodecSelector::new();
-        run(&mut c, 1, 200, None, None);
-        let [_, _, both, skipped] = run_for(Aim::Dense, &mut c, 1, 20, None, None);
-        assert!(both <= 1 && skipped >= 19, "{both} {skipped}");
-    }
-
-    #[test]
-    fn verdicts() {
-        let mut c = CodecSelector::new();
-        assert_eq!(run(&mut c, 1, 320, Some(1000), Some(400)), [310, 0, 10, 0], "good enough");
-        assert_eq!(run(&mut c, 2, 320, Some(2400), Some(2200)), [310, 0, 10, 0], "close to lz4");
-        assert_eq!(run(&mut c, 3, 320, Some(3400), Some(1500)), [0, 310, 10, 0], "lz4 clearly better");
-        assert_eq!(run(&mut c, 4, 320, None, Some(1500)), [0, 310, 10, 0], "only lz4 can");
+        let (choices, _) = run(&mut c, 1, 10_000, worth(35), OBJECTS);
+        let few = samples(&choices);
+        assert!((30..60).contains(&few), "{few}");
+        assert!(samples(&choices[..100]) >= 3);
     }
 
     #[test]
     fn incompressible_regions_cost_little_and_recover() {
         let mut c = CodecSelector::new();
-        let [w, l, both, skipped] = run(&mut c, 7, 1280, None, None);
-        assert!(w + l <= 2 && both <= 16 && skipped >= 1260, "{w} {l} {both} {skipped}");
-        let [w, _, both, skipped] = run(&mut c, 7, 1280, Some(800), Some(900));
-        assert!(skipped <= usize::from(SKIP_MOST) && w > 1000 && both < 45, "{w} {both} {skipped}");
+        let (choices, _) = run(&mut c, 7, 1280, worth(35), &[]);
+        let skipped = choices.iter().filter(|&&choice| choice == Choice::Skip).count();
+        assert!(samples(&choices) <= 16 && skipped >= 1260, "{} {skipped}", samples(&choices));
+        let (choices, last) = run(&mut c, 7, 1280, worth(0), OBJECTS);
+        let skipped = choices.iter().filter(|&&choice| choice == Choice::Skip).count();
+        assert!(skipped <= usize::from(SKIP_MOST) && last == Some(CodecId::WORD_MASK), "{skipped}");
     }
 
     #[test]
     fn follows_changing_contents() {
         let mut c = CodecSelector::new();
-        run(&mut c, 9, 100, Some(1000), Some(1500));
-        let n = run(&mut c, 9, 320, Some(4000), Some(1500));
-        assert!(n[1] > 150, "moves to lz4: {n:?}");
-        let n = run(&mut c, 9, 320, Some(1000), Some(1500));
-        assert!(n[0] > 150, "and back: {n:?}");
+        let other: Lens = &[(CodecId::WORD_MASK, 4000), (CodecId::LZ4, 900)];
+        assert_eq!(run(&mut c, 9, 1000, worth(10), OBJECTS).1, Some(CodecId::WORD_MASK));
+        assert_eq!(run(&mut c, 9, 320, worth(10), other).1, Some(CodecId::LZ4));
+        assert_eq!(run(&mut c, 9, 640, worth(10), OBJECTS).1, Some(CodecId::WORD_MASK));
     }
 
     #[test]
     fn displaced_regions_are_sampled_again() {
         let mut c = CodecSelector::new();
         for key in 0..3 * SLOTS as u64 {
-            assert_eq!(c.choose(key, Aim::Fast), Choice::Sample(Aim::Fast.codecs()));
+            assert_eq!(c.choose(key, worth(0)), Choice::Sample(&PLAIN));
             c.record(key, CodecId::WORD_MASK, PAGE_BYTES, Some(10));
         }
         c.record(u64::MAX, CodecId::LZ4, PAGE_BYTES, None);

@@ -166,8 +166,7 @@ fn a_dictionary_makes_pages_like_its_samples_smaller() {
                 .sum()
         };
         let (plain, trained) = (sum(CodecId::ZSTD), sum(CodecId::ZSTD_TRAINED));
-        // Not for every kind: small integers come out larger, which is why the selector still tries
-        // plain zstd.
+        // Not for every kind: small integers come out larger.
         if trained * 10 < plain * 9 {
             smaller.push(generator.name);
         }

@@ -8,10 +8,12 @@
 
 use crate::grow::reserve_tight;
 use crate::ids::ObjectId;
+use crate::price::{self, Price, Return};
 use alloc::{collections::VecDeque, vec::Vec};
 
-/// An epoch ends when one in so many of the resident pages has left, and `EPOCH_MIN` at least.
-const EPOCHS: u64 = 8;
+/// An epoch ends when one in so many of the resident pages has left, and `EPOCH_MIN` at least. So
+/// as many pages leave in so many epochs as are in memory.
+const EPOCHS: u64 = price::EPOCHS as u64;
 const EPOCH_MIN: u64 = 64;
 /// Counts of faults decay by one in so many in each epoch.
 const DECAY: u64 = 8;
@@ -60,6 +62,12 @@ pub(crate) struct Ages {
     /// as old and no longer there.
     near: u64,
     tail: u64,
+    price: Price,
+}
+
+/// Evictions in an epoch, for so many pages in memory.
+fn epoch_length(resident: u64) -> u64 {
+    (resident / EPOCHS).max(EPOCH_MIN)
 }
 
 impl Ages {
@@ -73,7 +81,7 @@ impl Ages {
         }
         self.born[i] = self.now;
         self.evictions += 1;
-        let length = (resident / EPOCHS).max(EPOCH_MIN);
+        let length = epoch_length(resident);
         self.near_age = (resident / length) as u32;
         if self.evictions >= length {
             (self.evictions, self.now) = (0, self.now.saturating_add(1));
@@ -157,6 +165,16 @@ impl Ages {
         // What is much older left the pool long ago, and says nothing of the pages that are there.
         let of_tail = self.is_old(id) && (pooled || age <= self.oldest.saturating_mul(2));
         self.tail += if of_tail { FAULT } else { 0 };
+    }
+
+    /// A page came back; so many are in memory.
+    pub fn came_back(&mut self, id: ObjectId, how: Return, resident: u64) {
+        self.price.came_back(self.age(id), how, epoch_length(resident));
+    }
+
+    /// See [`Price::of_page`].
+    pub fn page_price(&self, resident: u64, zpages: u64, frames: u64) -> u64 {
+        self.price.of_page(epoch_length(resident), zpages, frames)
     }
 
     /// Whether frames of the older pooled objects are worth more to the programs. `resident`:

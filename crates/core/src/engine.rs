@@ -128,8 +128,6 @@ pub struct Core {
     /// By handle: the object whose zpage it is.
     pub(crate) owners: Vec<ObjectId>,
     pub(crate) streams: Vec<Streams>,
-    /// Running mean of the pages that a fault brings back, in 64ths.
-    pub(crate) mean_window: u32,
     /// The tick since which reclaim waits for pages of files, which are to leave first.
     pub(crate) waits_for_files: Option<u64>,
     pub(crate) file_trial: FileTrial,
@@ -170,7 +168,7 @@ impl Core {
             && admission.kind == AdmissionKind::SizeCap
             && admission.raw_percent > 0;
         let shares = tunables.scheme.sizing.kind == SizingKind::Adaptive;
-        let ages = shares && tunables.swap && matches!(mode, ReplacementMode::Queue(_));
+        let ages = shares && matches!(mode, ReplacementMode::Queue(_));
         let pool_control = PoolControl::new(&tunables, mode);
         pool.set_limit(pool_control.limit_frames());
         Core {
@@ -181,7 +179,6 @@ impl Core {
             pool_control,
             owners: Vec::new(),
             streams: Vec::new(),
-            mean_window: 64,
             file_trial: FileTrial::default(),
             waits_for_files: None,
             waits_for_others: None,

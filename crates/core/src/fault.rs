@@ -7,6 +7,7 @@ use crate::entry::{Entry, Unfilled};
 use crate::ids::{Extent, ObjectId, Page, PageRange, ProcId, StagingSlot};
 use crate::object::Place;
 use crate::pool::{Runs, Slot};
+use crate::price::Return;
 use crate::streams::Window;
 use crate::table::Age;
 use alloc::vec::Vec;
@@ -91,8 +92,6 @@ pub struct Stored {
 
 /// Pages read ahead from the swap tier for each page of the window.
 const READ_AHEAD: u32 = 8;
-/// Mean pages per fault at and above which most pages come back in sequence.
-const SEQUENCE_PAGES: u32 = 4;
 
 impl Core {
     /// Serves a fault at `page`, inside the registered range `limit`: adds the pages to fill to
@@ -219,7 +218,6 @@ impl Core {
         }
         loads[below..].reverse();
         self.counters.around_pages += (loads.len() - before - 1) as u64;
-        self.mean_window = self.mean_window - self.mean_window / 64 + (loads.len() - before) as u32;
         Fault::Load
     }
 
@@ -234,11 +232,14 @@ impl Core {
         };
         let swapped = matches!(source, Source::Swapped { .. });
         let pooled = matches!(source, Source::Pooled { .. });
-        // Pages that are brought along cost little.
-        if let Some(ages) = self.objects.ages.as_mut().filter(|_| loads.is_empty()) {
-            if pooled || swapped || matches!(source, Source::File) {
+        let resident = self.present_total();
+        if let Some(ages) = &mut self.objects.ages {
+            // Pages that are brought along cost little.
+            if loads.is_empty() && (pooled || swapped || matches!(source, Source::File)) {
                 ages.faulted(refers, pooled);
             }
+            let how = Return { along: !loads.is_empty(), compressed: pooled || swapped };
+            ages.came_back(refers, how, resident);
         }
         self.objects.pin(object);
         self.read_begins(object, &source);
@@ -253,12 +254,6 @@ impl Core {
             self.objects.came_back(object);
         }
         loads.push(Load { page, source });
-    }
-
-    /// Whether most evicted pages come back in sequence. Then a pass over the data brings most of
-    /// it back, and a few more resident pages would save little.
-    pub fn in_sequence(&self) -> bool {
-        self.mean_window >= SEQUENCE_PAGES * 64
     }
 
     fn source(&self, id: ObjectId) -> Source {

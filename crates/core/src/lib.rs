@@ -35,6 +35,7 @@ mod oom;
 mod per_process;
 pub mod pool;
 mod pool_control;
+mod price;
 pub mod ranges;
 mod reclaim;
 pub mod replacement;

@@ -111,29 +111,6 @@ fn pinned_pages_of_many_threads_do_not_protect_the_rest_of_their_process() {
 }
 
 #[test]
-fn faults_in_sequence_are_told_from_random_ones() {
-    let mut core = core();
-    let process = process(&mut core, 0..4000);
-    let mut next = 0;
-    let mut pass = |core: &mut Core, faults: u64, step: u64| {
-        for _ in 0..faults {
-            take_all(core, 1);
-            let mut loads = Vec::new();
-            assert_eq!(
-                core.fault(process, Page(next), PageRange { first: Page(0), pages: 4000 }, u32::MAX, &mut loads),
-                Fault::Load
-            );
-            loads.iter().for_each(|load| core.loaded(process, load.page, Filled::Done));
-            next = (next + step.max(loads.len() as u64)) % 4000;
-        }
-    };
-    pass(&mut core, 200, 0);
-    assert!(core.in_sequence());
-    pass(&mut core, 200, 997);
-    assert!(!core.in_sequence());
-}
-
-#[test]
 fn parked_runs_do_not_hide_the_rest_and_are_tried_again() {
     let mut core = core();
     // 600 runs that cannot be moved (a device uses them), older than everything else.

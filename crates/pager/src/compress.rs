@@ -3,8 +3,7 @@
 use crate::state::Shared;
 use crate::swap::Aligned;
 use crate::trainer::Trainer;
-use memfit_codec::{Aim, Aims, Choice, CodecId, CodecSelector, Dictionaries, Pressure, Worker};
-use memfit_core::budget::SLOW_DEVICE_NS;
+use memfit_codec::{Choice, CodecId, CodecSelector, Dictionaries, Prices, Spill, Worker, Worth, FAULT_NS};
 use memfit_core::driver::Done;
 use memfit_core::trace::Whose;
 use memfit_core::{Coded, Compress, Extent, ObjectId, Origin, Placed, Stored, PAGE_BYTES};
@@ -22,8 +21,8 @@ pub struct Compressor {
     coded: Box<[u8]>,
     second: Box<[u8]>,
     picked: Vec<Compress>,
-    aim: Aim,
-    aims: Aims,
+    worth: Worth,
+    spill: Spill,
 }
 
 impl Compressor {
@@ -38,8 +37,8 @@ impl Compressor {
             coded: vec![0; 8192].into(),
             second: vec![0; 8192].into(),
             picked: Vec::new(),
-            aim: Aim::Fast,
-            aims: Aims::default(),
+            worth: Worth { page_ns: 0, new_page_ns: 0, trained: false },
+            spill: Spill::default(),
         }
     }
 
@@ -54,16 +53,13 @@ impl Compressor {
             return Done { gained: 0, blocked: true };
         }
         state.core.pick_compress(max, &mut picked);
-        let resident = (state.core.present_total() * 4096 + shared.budget.unmanaged.load(Relaxed)) * 100
-            / shared.budget.sizes.budget;
         let counters = state.core.counters();
-        self.aim = self.aims.update(&Pressure {
-            resident_percent: resident,
-            in_sequence: state.core.in_sequence(),
+        self.worth = self.spill.worth(Prices {
+            page_ns: state.core.page_worth_ns(FAULT_NS),
+            write_ns: shared.swap.as_ref().map_or(0, |swap| swap.page_write_ns()),
             compressed: counters.compressed,
             spilled: counters.to_swap - counters.raw_to_swap,
-            slow_device: || shared.swap.as_ref().is_some_and(|swap| swap.is_slow(SLOW_DEVICE_NS)),
-            dictionaries: self.dictionaries.count(),
+            trained: self.dictionaries.count() > 0,
         });
         shared.apply_effects(state);
         let mut done = Done::default();
@@ -177,7 +173,7 @@ impl Compressor {
         let fixed = shared.scheme.codec.kind.map(CodecId);
         let key = u64::from(region);
         let limit = len_max + 1;
-        let choice = fixed.map_or_else(|| self.selector.choose(key, self.aim), Choice::Use);
+        let choice = fixed.map_or_else(|| self.selector.choose(key, self.worth), Choice::Use);
         let page = &*self.page.bytes();
         let mut best: Option<(CodecId, usize)> = None;
         match choice {

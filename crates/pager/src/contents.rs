@@ -9,7 +9,9 @@ use crate::proc::{slot_offset, Proc};
 use crate::record::Notes;
 use crate::state::{Shared, State};
 use crate::swap::Aligned;
-use memfit_codec::{entropy, same_filled, Aim, CodecEntry, CodecId, Dictionaries, Worker, CODEC_IDS, PAGE_BYTES};
+use memfit_codec::{
+    entropy, same_filled, CodecEntry, CodecId, CodecSelector, Dictionaries, Worker, CODEC_IDS, PAGE_BYTES,
+};
 use memfit_core::sample::{Sampled, REGION_PAGES};
 use memfit_core::trace::{Contents as Held, Note, Whose, CODECS_MAX, LEN_MAX};
 use memfit_core::{Core, Page};
@@ -59,7 +61,7 @@ impl Contents {
     pub fn new(kinds: &[&'static CodecEntry], shared: &Shared, notes: Notes) -> io::Result<Contents> {
         let mut key = [0; 32];
         memfit_os::memory::random(&mut key)?;
-        let own = shared.scheme.codec.kind.map_or_else(Aim::all_codecs, |codec| vec![CodecId(codec)]);
+        let own = shared.scheme.codec.kind.map_or_else(CodecSelector::all_codecs, |codec| vec![CodecId(codec)]);
         let of_the_kernel = shared.sampling.as_ref().map(|_| CodecId::LZO);
         let mut codecs = Vec::new();
         for codec in own.into_iter().chain(of_the_kernel).chain(kinds.iter().map(|codec| codec.id)) {

@@ -19,7 +19,7 @@ use crate::device::{Device, Operation, Transfers};
 use crate::event_source::Batch;
 use crate::hash::NumberMap;
 use crate::workload::Event;
-use memfit_codec::{Aims, CodecId, CodecSelector, CODEC_IDS};
+use memfit_codec::{CodecId, CodecSelector, Spill, CODEC_IDS};
 use memfit_core::budget::Sizes;
 use memfit_core::scheme::{Scheme, SwapFormat};
 use memfit_core::{
@@ -225,7 +225,7 @@ pub struct Machine {
     shadows: Vec<Option<ShadowPages>>,
     tier: Tier,
     selector: CodecSelector,
-    aims: Aims,
+    spill: Spill,
     /// The codec of the scheme; `None` if the scheme selects it automatically.
     codec: Option<CodecId>,
     tally: Tally,
@@ -271,7 +271,7 @@ impl Machine {
             shadows: Vec::new(),
             tier,
             selector: CodecSelector::new(),
-            aims: Aims::default(),
+            spill: Spill::default(),
             codec: scheme.codec.kind.map(CodecId),
             tally: Tally::default(),
             times: Times::default(),

@@ -1,5 +1,6 @@
 //! The simulated machine under every scheme.
 
+use memfit_codec::CodecId;
 use memfit_scheme::PRESETS;
 use memfit_sim::generate::Spec;
 use memfit_sim::{
@@ -143,6 +144,26 @@ fn cold_pages_leave_the_pool_where_that_costs_less_than_faults() {
     let (quick, slow, none) = (run("ssd-nvme", 256 << 20), run("hdd-2005", 256 << 20), run("ssd-nvme", 0));
     println!("{quick} faults, {slow} on a slow disk, {none} without a tier");
     assert!(quick * 2 < slow && quick * 2 < none, "{quick} {slow} {none}");
+}
+
+#[test]
+fn the_codec_follows_the_price_of_memory() {
+    // The share of compressions by the zstds, percent.
+    let dense = |workload: &str| {
+        let mut machine = Machine::new(&setup("memfit", 16 << 20), Contents::new());
+        Spec::parse(workload).unwrap().make().for_each(|event| machine.event(event));
+        let by_codec = &machine.tally().compressions;
+        let of = |codec: CodecId| by_codec[usize::from(codec.0)];
+        let quick = of(CodecId::WORD_MASK) + of(CodecId::LZ4);
+        let dense = of(CodecId::ZSTD_FAST) + of(CodecId::ZSTD);
+        dense * 100 / (quick + dense)
+    };
+    let (random, sweep) = (
+        dense("uniform:pages=8000,accesses=200000,contents=py-objects"),
+        dense("scan:pages=8000,passes=20,contents=py-objects"),
+    );
+    println!("{random} % for random accesses, {sweep} % for a sweep");
+    assert!(random > 25 && sweep < 10, "{random} {sweep}");
 }
 
 #[test]

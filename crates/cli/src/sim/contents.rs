@@ -1,7 +1,7 @@
 //! Compressed sizes that a recording does not have.
 
 use super::{KnownWorkload, NamedSetup, RecordingInfo};
-use memfit_codec::{Aim, CodecId};
+use memfit_codec::{CodecId, CodecSelector};
 use memfit_core::scheme::{AdmissionKind, Scheme};
 
 /// Codecs that a scheme uses and whose sizes this recording does not have.
@@ -13,7 +13,7 @@ pub fn unknown(of: &RecordingInfo, scheme: &Scheme) -> Vec<&'static str> {
     // The machine has no dictionaries, so that it asks no trained one by itself.
     let asked = match kind {
         Some(codec) => vec![CodecId(codec)],
-        None => Aim::all_codecs().into_iter().filter(|&codec| codec != CodecId::ZSTD_TRAINED).collect(),
+        None => CodecSelector::all_codecs().into_iter().filter(|&codec| codec != CodecId::ZSTD_TRAINED).collect(),
     };
     // A recording without contents has the sizes of the run's own codec alone.
     let is_unknown =

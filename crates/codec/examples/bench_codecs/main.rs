@@ -11,7 +11,6 @@
 
 mod liblzo;
 mod measure;
-mod rules;
 mod sample;
 
 use liblzo::LibLzo;
@@ -138,19 +137,6 @@ fn totals(heaps: &[Heap]) {
         let ratio = figures().map(Figures::ratio).sum::<f64>() / heaps.len() as f64;
         let decompress = mean(figures().filter_map(|f| f.decompress));
         row([name.clone(), format!("{ratio:.3}"), mean(figures().map(|f| f.compress)), decompress]);
-    }
-    println!("\nRules of choice on them (in bold: what `auto` does)\n");
-    head("aim", ["codecs", "ratio", "us to compress", "us to decompress"].map(str::to_owned));
-    for rule in rules::RULES {
-        let (ratio, compress, decompress) = rules::apply(rule, heaps, RUN - 1);
-        let codecs = rule.codecs.join(", ");
-        row([
-            rule.name.to_owned(),
-            codecs,
-            format!("{ratio:.3}"),
-            format!("{compress:.2}"),
-            format!("{decompress:.2}"),
-        ]);
     }
 }
 

@@ -32,6 +32,7 @@ use crate::locks::{rank, Held, Lock};
 use blocks::{Blocks, BLOCK, IN_SEGMENT};
 use cipher::{Cipher, Label, TAG_BYTES};
 use copies::Copies;
+use memfit_codec::page_write_ns;
 use memfit_core::blocks::block_of;
 use memfit_core::swap_log::{byte_in_segment, stored_bytes, SegmentId, SwapLog, HEAD_BYTES, SEGMENT_BYTES};
 use memfit_core::{Extent, ObjectId, Stored};
@@ -216,6 +217,11 @@ impl SwapTier {
     /// Whether writes take longer than this, ns per byte.
     pub fn is_slow(&self, ns: u64) -> bool {
         self.counters.write_ns.load(Relaxed) > self.counters.write_bytes.load(Relaxed) * ns
+    }
+
+    /// Time to write a page, ns; 0 before the first write.
+    pub fn page_write_ns(&self) -> u64 {
+        page_write_ns(self.counters.write_ns.load(Relaxed), self.counters.write_bytes.load(Relaxed))
     }
 
     /// The blocks that can be written now, in the order in which the devices are to be used: fewer

@@ -2,7 +2,7 @@
 //! begins.
 
 use super::{Machine, Residents};
-use memfit_codec::{Choice, CodecId, Pressure};
+use memfit_codec::{Choice, CodecId, Prices, Worth, FAULT_NS};
 use memfit_core::budget::{Level, COMPACT_MOVES, SLOW_DEVICE_NS};
 use memfit_core::driver::{Done, Seen, Step};
 use memfit_core::scheme::{Classes, SwapFormat};
@@ -134,19 +134,18 @@ impl Machine {
         picked.clear();
         self.core.pick_compress(most, &mut picked);
         let counters = self.core.counters();
-        let aim = self.aims.update(&Pressure {
-            resident_percent: self.core.present_total() * PAGE_BYTES * 100 / self.sizes.budget,
-            in_sequence: self.core.in_sequence(),
+        let worth = self.spill.worth(Prices {
+            page_ns: self.core.page_worth_ns(FAULT_NS),
+            write_ns: self.tier.disk.page_write_ns(),
             compressed: counters.compressed,
             spilled: counters.to_swap - counters.raw_to_swap,
-            slow_device: || self.tier.disk.is_slow(SLOW_DEVICE_NS),
-            dictionaries: 0,
+            trained: false,
         });
         let mut done = Done::default();
         let (mut tried, mut writes) = (0, false);
         while let Some(&item) = picked.get(tried).filter(|_| !done.blocked && !writes) {
             tried += 1;
-            match self.compress_one(item, origin, aim) {
+            match self.compress_one(item, origin, worth) {
                 Placed::Swap => done.gained += u32::from(self.write_raw(item.object)),
                 Placed::Full => done.blocked = true,
                 Placed::Pool { due, .. } => {
@@ -163,7 +162,7 @@ impl Machine {
         done
     }
 
-    fn compress_one(&mut self, item: Compress, origin: Origin, aim: memfit_codec::Aim) -> Placed {
+    fn compress_one(&mut self, item: Compress, origin: Origin, worth: Worth) -> Placed {
         let (goes_on, slot) = (self.core.goes_on(item.object), self.core.kept_slot(item.object));
         let (content, home, page) = self.objects[item.object.0 as usize];
         let content = *self.contents.get(content);
@@ -187,7 +186,7 @@ impl Machine {
             Some(word) => Coded::Word(word),
             None => match clean {
                 Some(stored) => Coded::Stored(stored),
-                None => match self.encode(&content, item.region, aim) {
+                None => match self.encode(&content, item.region, worth) {
                     Coded::Incompressible if !goes_on => copy(self).map_or(Coded::Incompressible, Coded::Stored),
                     coded => coded,
                 },
@@ -200,10 +199,10 @@ impl Machine {
     }
 
     /// Compresses with the scheme's codec, or with the best of those that the selector chooses.
-    fn encode(&mut self, content: &crate::contents::Content, region: u32, aim: memfit_codec::Aim) -> Coded {
+    fn encode(&mut self, content: &crate::contents::Content, region: u32, worth: Worth) -> Coded {
         let limit = self.core.len_max() as u16;
         let key = u64::from(region);
-        let choice = self.codec.map_or_else(|| self.selector.choose(key, aim), Choice::Use);
+        let choice = self.codec.map_or_else(|| self.selector.choose(key, worth), Choice::Use);
         let auto = self.codec.is_none();
         let mut best: Option<(CodecId, u16)> = None;
         let codecs: &[CodecId] = match &choice {

@@ -3,6 +3,7 @@
 use super::Tally;
 use crate::device::{Device, Operation, Transfers};
 use crate::hash::NumberMap;
+use memfit_codec::page_write_ns;
 use memfit_core::blocks::{block_of, BLOCK_BYTES, BLOCK_UNIT_BYTES};
 use memfit_core::budget::{LOG_BATCH_MIN, LOG_FLUSH, LOG_PADDING, LOG_WRITES, ROOM_AGAIN};
 use memfit_core::scheme::SwapFormat;
@@ -33,7 +34,16 @@ pub struct Disk {
 impl Disk {
     /// Whether writing a byte takes longer than `ns`.
     pub fn is_slow(&self, ns: u64) -> bool {
-        self.device.write_ns(&one(u64::from(LOG_FLUSH), true), 1) > ns * u64::from(LOG_FLUSH)
+        self.batch_write_ns() > ns * u64::from(LOG_FLUSH)
+    }
+
+    /// Time of a page in a large write, ns.
+    pub fn page_write_ns(&self) -> u64 {
+        page_write_ns(self.batch_write_ns(), LOG_FLUSH.into())
+    }
+
+    fn batch_write_ns(&self) -> u64 {
+        self.device.write_ns(&one(u64::from(LOG_FLUSH), true), 1)
     }
 
     /// Time of a random read of a page, ns.
