@@ -25,7 +25,7 @@ const NEAR_MIN: u64 = 64 * FAULT;
 /// as oldest: a few that are much older say nothing of the others.
 const OLDEST_PART: u64 = 16;
 const OLDEST_MIN: u64 = 16;
-/// Cost of a fault from the pool, and of the eviction that makes room for it, us
+/// Elapsed time of a fault from the pool, with the eviction that makes room for it, us
 /// (docs/performance.md, Many processes).
 const POOL_FAULT_US: u64 = 25;
 /// Time of a read from the swap tier in a fault, us, before one has been measured.
