@@ -13,13 +13,14 @@ use memfit_core::scheme::{Classes, Scheme};
 use memfit_os::capability;
 use memfit_os::exec::Executable;
 use memfit_os::limits::{self, CgroupLimit};
-use memfit_os::process::{InheritedDescriptors, InheritedSignals};
+use memfit_os::process::{self, InheritedDescriptors, InheritedSignals};
 use memfit_os::seqpacket;
 use memfit_pager::config::{Automatic, SwapChoice};
 use memfit_scheme::PRESETS;
 use std::env;
 use std::ffi::OsString;
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 /// The smallest accepted budget, bytes. Staging, the pager's own memory and the program's loader
@@ -262,8 +263,11 @@ fn refusal(check: &Check) -> Failure {
 /// Whether this process belongs to the tree of a pager that still listens.
 fn outer_run_lives() -> bool {
     let Some(name) = env::var(SOCKET_VARIABLE).ok().filter(|name| !name.is_empty()) else { return false };
-    let lives = |connected: io::Result<_>| match connected {
-        Ok(_) => true,
+    let lives = |connected: io::Result<OwnedFd>| match connected {
+        // As for the stub: any user can bind the name of a pager that has ended.
+        Ok(socket) => {
+            seqpacket::peer(socket.as_fd()).is_ok_and(|(uid, _)| [0, process::effective_uid()].contains(&uid))
+        }
         // The pager's queue is full: it lives.
         Err(error) => error.kind() == io::ErrorKind::WouldBlock,
     };

@@ -4,6 +4,8 @@ use crate::procfs;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// Bit of CAP_SYS_ADMIN.
+pub const CAP_SYS_ADMIN: u32 = 21;
 /// Bit of CAP_SYS_PTRACE.
 pub const CAP_SYS_PTRACE: u32 = 19;
 /// Bit of CAP_IPC_LOCK.
@@ -68,19 +70,37 @@ pub fn give_up_own() -> io::Result<()> {
     if sets.only_own() == 0 {
         return Ok(());
     }
-    let kept = sets.permitted & !sets.only_own();
+    keep(sets.permitted & !sets.only_own())?;
+    // SAFETY: takes a number.
+    unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1) };
+    GIVEN_UP.store(true, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Gives up one capability for good, for this thread and those that it starts.
+///
+/// # Errors
+/// As `capset` gives them.
+pub fn give_up(bit: u32) -> io::Result<()> {
+    let sets = Sets::own();
+    match sets.permitted >> bit & 1 {
+        0 => Ok(()),
+        _ => keep(sets.permitted & !(1 << bit)),
+    }
+}
+
+/// Gives up all capabilities but these.
+fn keep(kept: u64) -> io::Result<()> {
     let header = [VERSION_3, 0];
     // Effective, permitted, inheritable, of the lower 32 capabilities, then of the others.
     let data = [kept as u32, kept as u32, kept as u32, (kept >> 32) as u32, (kept >> 32) as u32, (kept >> 32) as u32];
     // SAFETY: a header and two structures of three words, as version 3 has them.
     let result = unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), data.as_ptr()) };
-    if result != 0 {
-        return Err(io::Error::last_os_error());
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
     }
-    // SAFETY: takes a number.
-    unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1) };
-    GIVEN_UP.store(true, Ordering::Relaxed);
-    Ok(())
 }
 
 /// Whether this process had capabilities of its own and gave them up.

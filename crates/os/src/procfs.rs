@@ -371,6 +371,12 @@ impl ThreadStatus {
         self.value("State:")?.chars().next()
     }
 
+    /// Its real, effective and saved user id.
+    pub fn users(&self) -> Option<[u32; 3]> {
+        let mut ids = self.value("Uid:")?.split_whitespace().map(|id| id.parse().ok());
+        Some([ids.next()??, ids.next()??, ids.next()??])
+    }
+
     /// The signals that it blocks, as a mask.
     pub fn blocked_signals(&self) -> Option<u64> {
         u64::from_str_radix(self.value("SigBlk:")?, 16).ok()
@@ -398,12 +404,19 @@ pub fn comm(pid: i32) -> Option<String> {
     Some(read_text(format!("/proc/{pid}/comm")).ok()?.trim_end().to_string())
 }
 
-/// Addresses of a process's arguments and environment, as one range: `ps` and others read them.
-pub fn arguments(pid: i32) -> Option<(u64, u64)> {
-    let stat = read_memory(pid, "stat").ok()?;
-    let field = |n| stat_field(&stat, n)?.parse::<u64>().ok();
-    let (start, end) = (field(48)?, field(51)?.max(field(49)?));
-    (start != 0 && start < end).then_some((start, end))
+/// Addresses of a process's arguments, and of its environment: `ps` and others read them. A program
+/// can name any addresses (PR_SET_MM), so ranges longer than execve makes them are left out.
+pub fn arguments(pid: i32) -> Vec<(u64, u64)> {
+    read_memory(pid, "stat").map_or_else(|_| Vec::new(), |stat| argument_ranges(&stat))
+}
+
+fn argument_ranges(stat: &str) -> Vec<(u64, u64)> {
+    /// The most that execve takes for both together, bytes.
+    const MOST: u64 = 6 << 20;
+    let field = |n| stat_field(stat, n)?.parse::<u64>().ok();
+    let range = |n| Some((field(n)?, field(n + 1)?));
+    let is_one = |&(start, end): &(u64, u64)| start != 0 && start < end && end - start <= MOST;
+    [48, 50].into_iter().filter_map(range).filter(is_one).collect()
 }
 
 /// Where the stack of a process's first thread began. `None` when it is gone, or without
@@ -451,6 +464,24 @@ mod tests {
     fn finds_fields_behind_an_odd_command_name() {
         assert_eq!(stat_field("12 (a) b)) S 1 2 3", 3), Some("S"));
         assert_eq!(stat_field("12 (a) b)) S 1 2 3", 4), Some("1"));
+    }
+
+    #[test]
+    fn ranges_that_execve_cannot_have_made_are_no_arguments() {
+        let stat = |fields: [u64; 4]| {
+            let fields = fields.map(|field| field.to_string()).join(" ");
+            format!("7 (a) S {}{fields} 0\n", "0 ".repeat(44))
+        };
+        let usual = stat([0x7ffc_0000_1000, 0x7ffc_0000_1010, 0x7ffc_0000_1010, 0x7ffc_0000_2000]);
+        let both = vec![(0x7ffc_0000_1000, 0x7ffc_0000_1010), (0x7ffc_0000_1010, 0x7ffc_0000_2000)];
+        assert_eq!(argument_ranges(&usual), both);
+        // PR_SET_MM has moved the arguments to the heap, and named an end far above.
+        let moved = stat([0x5555_0000_0000, 0x7ffc_0000_1010, 0x7ffc_0000_1010, 0x7ffc_0000_2000]);
+        assert_eq!(argument_ranges(&moved), both[1..]);
+        assert_eq!(argument_ranges(&stat([0, 0, 9, 3])), []);
+        assert_eq!(argument_ranges("7 (a) S"), []);
+        let own = arguments(std::process::id() as i32);
+        assert!(own.len() == 2 && own[0].1 <= own[1].0, "{own:x?}");
     }
 
     #[test]

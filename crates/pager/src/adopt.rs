@@ -330,8 +330,8 @@ fn pin_threads(shared: &Arc<Shared>, proc: &Proc, pid: i32, mappings: &[Mapping]
     // A thread that starts now may be seen too late.
     pages.extend(forks::descriptors_in(mappings).map(Page).filter(|_| !off(Rule::Pins)));
     // ps and the like read these without a fault that the pager could serve.
-    let arguments = proc.identity.get().and_then(|i| i.arguments);
-    pages.extend(arguments.into_iter().flat_map(|(s, e)| s / 4096..e.div_ceil(4096)).map(Page));
+    let arguments = proc.identity.get().map_or(&[][..], |identity| &identity.arguments);
+    pages.extend(arguments.iter().flat_map(|(s, e)| s / 4096..e.div_ceil(4096)).map(Page));
     *proc.stacks.lock() = stacks;
     let mut state = shared.lock();
     let out = |page: &Page| matches!(state.core.entry(proc.id, *page), Entry::Out(_) | Entry::Evicting(_));

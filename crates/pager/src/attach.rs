@@ -18,10 +18,11 @@ use memfit_os::event::EventFd;
 use memfit_os::maps::{Maps, Pagemap};
 use memfit_os::memory::Segment;
 use memfit_os::process;
+use memfit_os::seqpacket;
 use memfit_os::uffd::{self, Uffd};
 use memfit_os::{procfs, proctree};
 use memfit_wire::{Command, FromStub, ANNOUNCE_FORKS, ATTACH, LEND, MAPS, PAGEMAP, SERVED, WITH_DEVICE, WITH_UFFD};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock};
 /// As [`attach`]; warns the user if that fails.
@@ -45,28 +46,33 @@ pub fn attach(desk: &Desk, client: &Arc<Client>) -> std::io::Result<()> {
     }
     let fd = segment.as_fd().try_clone_to_owned()?;
     let known = known.map(|proc| proc.uffd.as_fd().try_clone_to_owned()).transpose()?;
+    let pagemap = Pagemap::open(client.pid).and_then(|pagemap| pagemap.as_fd().try_clone_to_owned());
+    let maps = desk.shared.takes_read_only().then(|| procfs::open_memory(client.pid, "maps").map(OwnedFd::from));
+    // Looked at after the files are open: they stay those of this program.
+    if !has_rights_of_peer(client) {
+        client.stage.store(REFUSED, Relaxed);
+        return Err(other("it has other rights than when it connected to the pager".into()));
+    }
     if client.stage.compare_exchange(IDLE, ATTACHING, SeqCst, SeqCst).is_err() {
         // It is being detached.
         return Ok(());
     }
     let mut command = Command { kind: ATTACH, segment_bytes: segment.bytes() as u64, ..Command::default() };
-    let lend = Command { kind: LEND, ..Command::default() };
+    let lend =
+        |kind, fd: BorrowedFd<'_>| send_command(&client.socket, &Command { kind, ..Command::default() }, Some(fd));
     if let Some(uffd) = &known {
         command.flags = WITH_UFFD;
-        send_command(&client.socket, &lend, Some(uffd.as_fd()));
+        lend(LEND, uffd.as_fd());
     } else if let Some(device) = &desk.device {
         command.flags = WITH_DEVICE;
-        send_command(&client.socket, &lend, Some(device.as_fd()));
+        lend(LEND, device.as_fd());
     }
     // If it cannot be opened, the process will not be paged: see `identity`.
-    if let Ok(pagemap) = Pagemap::open(client.pid).and_then(|pagemap| pagemap.as_fd().try_clone_to_owned()) {
-        send_command(&client.socket, &Command { kind: PAGEMAP, ..Command::default() }, Some(pagemap.as_fd()));
+    if let Ok(pagemap) = pagemap {
+        lend(PAGEMAP, pagemap.as_fd());
     }
-    if desk.shared.takes_read_only() {
-        let maps = procfs::open_memory(client.pid, "maps").map(OwnedFd::from);
-        if let Ok(maps) = maps {
-            send_command(&client.socket, &Command { kind: MAPS, ..Command::default() }, Some(maps.as_fd()));
-        }
+    if let Some(Ok(maps)) = maps {
+        lend(MAPS, maps.as_fd());
     }
     if !desk.fork_events {
         command.flags |= ANNOUNCE_FORKS;
@@ -77,6 +83,20 @@ pub fn attach(desk: &Desk, client: &Arc<Client>) -> std::io::Result<()> {
     *client.segment.lock() = Some(segment);
     send_command(&client.socket, &command, Some(fd.as_fd()));
     Ok(())
+}
+
+/// False if the process has more rights than whoever connected for it: the program can have passed
+/// the connection to another process, and have become a setuid program. With the files that the
+/// pager lends, the other end would see where that one has its memory.
+fn has_rights_of_peer(client: &Client) -> bool {
+    let Ok((peer, _)) = seqpacket::peer(client.socket.as_fd()) else { return false };
+    let users = procfs::ThreadStatus::of(client.pid, client.pid).and_then(|status| status.users());
+    users.is_none_or(|users| covers(peer, users))
+}
+
+/// Whether a user may have all rights of a process with these real, effective and saved users.
+fn covers(user: u32, users: [u32; 3]) -> bool {
+    user == 0 || users == [user; 3]
 }
 
 /// Begins to page a process whose stub is ready. A fork child is served once all changes are known
@@ -300,4 +320,16 @@ pub fn remove_process(shared: &Arc<Shared>, proc: &Arc<Proc>) {
 /// `/dev/userfaultfd` as a descriptor to lend.
 pub fn open_device() -> Option<OwnedFd> {
     uffd::device().ok().map(OwnedFd::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_does_not_stand_for_a_program_with_more_rights() {
+        assert!(covers(1000, [1000; 3]) && covers(0, [1000; 3]) && covers(0, [0; 3]));
+        // A setuid program, also one that has put its rights off for a while.
+        assert!(!covers(1000, [1000, 0, 0]) && !covers(1000, [1000, 1000, 0]) && !covers(1000, [0; 3]));
+    }
 }

@@ -23,7 +23,7 @@ use memfit_core::{Page, PAGE_BYTES};
 use memfit_os::lease;
 use memfit_wire::{Command, FromStub, BYE, SHARED_FILE, STAY};
 use std::collections::{BTreeMap, HashMap};
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
@@ -147,9 +147,33 @@ impl FileRanges {
     }
 }
 
+/// What tells one file from another. A file system with snapshots (bcachefs), or one that passes
+/// several on (9p, virtiofs), gives the same device and number to files that differ: then they have
+/// changed at different times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct FileKey {
+    device: u64,
+    inode: u64,
+    size: u64,
+    changed: (i64, i64),
+}
+
+impl FileKey {
+    fn of(metadata: &Metadata) -> FileKey {
+        FileKey {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.len(),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+}
+
+type OpenFiles = HashMap<FileKey, Weak<MappedFile>>;
+
 /// All files, with the hashes of what was read.
 pub struct Files {
-    open: Lock<HashMap<(u64, u64), Weak<MappedFile>>, { rank::OPEN_FILES }>,
+    open: Lock<OpenFiles, { rank::OPEN_FILES }>,
     hasher: Hasher,
     /// The thread that is told of wanted leases, once it was needed; `None` if it could not start.
     pub waiter: OnceLock<Option<i32>>,
@@ -188,17 +212,22 @@ impl Files {
             return Err(io::ErrorKind::Unsupported.into());
         }
         memfit_os::memory::may_map(file.as_fd())?;
-        let mut open = self.open.lock();
-        let key = (metadata.dev(), metadata.ino());
-        if let Some(known) = open.get(&key).and_then(Weak::upgrade) {
+        let key = FileKey::of(&metadata);
+        let known = |open: &OpenFiles| open.get(&key).and_then(Weak::upgrade);
+        if let Some(known) = known(&self.open.lock()) {
             return Ok(known);
         }
-        open.retain(|_, file| file.strong_count() > 0);
         // The same file, which may be read, but past the page cache. O_NONBLOCK: does not wait for
         // the holder of a lease.
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let direct = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT | libc::O_NONBLOCK).open(path).ok();
         let mapped = Arc::new(MappedFile { file, direct, hashes: Lock::default(), leased: Leased::default() });
+        // No lock was held over the open: a file system can take as long as it likes.
+        let mut open = self.open.lock();
+        if let Some(known) = known(&open) {
+            return Ok(known);
+        }
+        open.retain(|_, file| file.strong_count() > 0);
         open.insert(key, Arc::downgrade(&mapped));
         Ok(mapped)
     }
@@ -384,7 +413,10 @@ mod tests {
         let path = std::env::temp_dir().join(format!("memfit-files-{}", std::process::id()));
         std::fs::write(&path, "text").unwrap();
         let path = path.to_str().unwrap();
-        assert!(opened(path, 0, false).is_ok());
+        let known = opened(path, 0, false).unwrap();
+        // As a file of the same number in a snapshot.
+        std::fs::write(path, "another text").unwrap();
+        assert!(!Arc::ptr_eq(&known, &opened(path, 0, false).unwrap()), "it has changed");
         assert_eq!(opened(path, libc::O_PATH, false).unwrap_err(), Some(libc::EBADF), "not open for reading");
         assert_eq!(opened(path, 0, true).unwrap_err(), Some(libc::EACCES), "open for writing only");
         std::fs::remove_file(path).unwrap();

@@ -63,6 +63,7 @@ use crate::swap::Allowance;
 use config::{Config, FromPager, SwapChoice};
 use contents::Contents;
 use memfit_core::scheme::{AdmissionKind, SwapFormat};
+use memfit_os::capability::{self, CAP_SYS_ADMIN};
 use memfit_os::probe;
 use memfit_os::standby::Standby;
 use memfit_os::uffd;
@@ -80,7 +81,10 @@ pub fn serve(config: Config) -> ! {
     memfit_os::memory::keep_code();
     memfit_os::memory::undumpable();
     let launcher = config.to_launcher;
-    let desk = match start(config) {
+    // Files of /proc that the pager opens and lends to stubs would show physical addresses.
+    let given_up = capability::give_up(CAP_SYS_ADMIN)
+        .map_err(|error| (format!("the pager cannot give CAP_SYS_ADMIN up: {error}"), 1));
+    let desk = match given_up.and_then(|()| start(config)) {
         Ok(desk) => desk,
         Err((message, code)) => {
             control::send_to_launcher(launcher, &FromPager::Failed { message, code });

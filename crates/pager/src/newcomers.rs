@@ -22,6 +22,8 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// Most connections that are accepted before the pager looks for other work.
+const ACCEPTED_AT_ONCE: usize = 64;
 /// Most connections that have said nothing yet.
 const PENDING_MAX: usize = 256;
 /// Such a connection is dropped after this time: a peer says at once what it wants, unless it is
@@ -93,11 +95,15 @@ impl Newcomers {
         });
     }
 
-    /// Accepts all peers that wait and may speak. The others are told to go on alone, and nothing
-    /// is read from them. False if nobody waits any more.
+    /// Accepts peers that wait and may speak. The others are told to go on alone, and nothing is
+    /// read from them. Accepts few at a time: another user who connects again and again must not
+    /// keep the pager from its other work. False if nobody waits any more.
     pub fn accept(&mut self, desk: &Desk, listener: RawFd) -> bool {
         let before = self.pending.len();
-        while self.pending.len() < PENDING_MAX {
+        for _ in 0..ACCEPTED_AT_ONCE {
+            if self.pending.len() >= PENDING_MAX {
+                break;
+            }
             if !desk.shared.room_for_client(self.pending.len()) {
                 // Those accepted now are heard first: some may be gone.
                 if self.pending.len() > before {

@@ -65,7 +65,7 @@ pub struct Identity {
     /// Ranges that are never evicted: the stub's own.
     pub forbidden: Vec<(u64, u64)>,
     /// Arguments and environment, which other processes read without a fault.
-    pub arguments: Option<(u64, u64)>,
+    pub arguments: Vec<(u64, u64)>,
 }
 
 impl Identity {

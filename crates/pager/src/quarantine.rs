@@ -210,7 +210,7 @@ mod tests {
             reservation: AtomicU64::new(0),
             windows: AtomicU32::new(1),
             forbidden: Vec::new(),
-            arguments: None,
+            arguments: Vec::new(),
         }
     }
 

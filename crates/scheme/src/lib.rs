@@ -203,7 +203,8 @@ impl Reader<'_> {
         } else if let "name" | "summary" = key {
             let DeValue::String(text) = value else { return Err(wrong_type(key, "a string")) };
             let field = if key == "name" { &mut self.scheme.name } else { &mut self.scheme.summary };
-            *field = text.to_string();
+            // It is printed.
+            *field = text.replace(char::is_control, " ");
         } else if sections().any(|section| section == key) {
             return Err(wrong_type(key, "a table"));
         } else {

@@ -135,12 +135,29 @@ fn connect_to(address: &SockaddrUn, bytes: usize, how: usize) -> Option<i32> {
         if socket < 0 {
             return None;
         }
-        if syscall!(sys::CONNECT, socket, address as *const SockaddrUn, bytes) < 0 {
+        if syscall!(sys::CONNECT, socket, address as *const SockaddrUn, bytes) < 0 || !is_trusted(socket as i32) {
             syscall!(sys::CLOSE, socket);
             return None;
         }
         Some(socket as i32)
     }
+}
+
+/// Whether the other end belongs to root or to the user of this process. Any user can bind the name
+/// of a pager that has ended, or make its directory, and whoever listens there gets the memory of
+/// this process.
+fn is_trusted(socket: i32) -> bool {
+    const SOL_SOCKET: usize = 1;
+    const SO_PEERCRED: usize = 17;
+    // Pid, uid, gid.
+    let mut peer = [u32::MAX; 3];
+    let mut bytes = size_of::<[u32; 3]>() as u32;
+    // SAFETY: the kernel writes at most that many bytes.
+    let (failed, own) = unsafe {
+        let peer = peer.as_mut_ptr();
+        (syscall!(sys::GETSOCKOPT, socket, SOL_SOCKET, SO_PEERCRED, peer, &raw mut bytes), syscall!(sys::GETEUID))
+    };
+    failed == 0 && (peer[1] == 0 || peer[1] as usize == own as usize)
 }
 
 #[repr(C)]

@@ -120,10 +120,12 @@ impl<R: Read> Reader<R> {
         }
         more(&mut bytes, text as usize + 4)?;
         let (checked, crc) = bytes.split_at(bytes.len() - 4);
-        let head = serde_json::from_slice(&checked[16..]);
-        let (true, Ok(head)) = (crc32fast::hash(checked) == u32_at(crc, 0), head) else {
+        let head = serde_json::from_slice::<Head>(&checked[16..]);
+        let (true, Ok(mut head)) = (crc32fast::hash(checked) == u32_at(crc, 0), head) else {
             return Err(wrong(Reason::Damaged));
         };
+        // It is printed: somebody else's recording must not control the terminal.
+        head.memfit = head.memfit.replace(char::is_control, " ");
         let offset = bytes.len() as u64;
         let context = DCtx::create();
         Ok(Reader { from, offset, head, context, stored: Vec::new(), raw: Vec::new(), ended: false })

@@ -41,6 +41,13 @@ fn calls(block: u64) -> Vec<u8> {
     bytes
 }
 
+#[test]
+fn a_head_cannot_control_the_terminal() {
+    let head = Head { memfit: "0.1\u{1b}]0;title\u{7}".into(), ..head("ezswap") };
+    let file = Writer::new(Vec::new(), &head).unwrap().end(begins(0)).unwrap();
+    assert_eq!(Reader::new(&file[..]).unwrap().head().memfit, "0.1 ]0;title ");
+}
+
 fn file() -> Vec<u8> {
     let mut writer = Writer::new(Vec::new(), &head("ezswap")).unwrap();
     (0..BLOCKS).for_each(|block| writer.block(begins(block), CALLS as u32, &calls(block)).unwrap());

@@ -5,7 +5,9 @@ use crate::support::contents::assert_contents_eq;
 use crate::support::known::{ordinary_program, program, same, BUDGET};
 use crate::support::tree::{eventually, Tree};
 use crate::support::{memfit, memfit_command, skip, Bench, FORKS};
+use memfit_os::capability::CAP_SYS_ADMIN;
 use memfit_os::proctree;
+use memfit_wire::SOCKET_VARIABLE;
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -96,6 +98,65 @@ fn another_user_cannot_take_the_pagers_descriptors() {
         end(child);
     }
     run.ends_well(&[]);
+}
+
+/// The right to see physical addresses would go to the stubs, which other users may control.
+#[test]
+fn the_pager_cannot_see_physical_addresses() {
+    let Some(run) = Bench::new("no_admin", &["gcc"]).and_then(|bench| begin(bench, "")) else { return };
+    let threads: Vec<_> = fs::read_dir(format!("/proc/{}/task", run.pager)).unwrap().map(|t| t.unwrap()).collect();
+    // The first thread only waits for the others.
+    let others = threads.iter().filter(|thread| *thread.file_name() != *run.pager.to_string());
+    assert!(others.clone().count() >= 3);
+    for status in others.map(|thread| fs::read_to_string(thread.path().join("status")).unwrap()) {
+        for set in ["CapEff:", "CapPrm:"] {
+            let line = status.lines().find_map(|line| line.strip_prefix(set)).unwrap();
+            let set = u64::from_str_radix(line.trim(), 16).unwrap();
+            assert_eq!(set >> CAP_SYS_ADMIN & 1, 0, "{status}");
+        }
+    }
+    run.ends_well(&[]);
+}
+
+/// Binds a name, and prints how many bytes a stub sends.
+const LISTENS: &str = "import socket, sys
+listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+listener.bind('\\0' + sys.argv[1])
+listener.listen()
+print('listens', flush=True)
+print(len(listener.accept()[0].recv(4096)), flush=True)
+";
+
+/// The pager has ended, and another user has bound its name: programs that know the name tell that
+/// user nothing.
+#[test]
+fn a_stub_obeys_no_listener_of_another_user() {
+    if memfit_os::process::effective_uid() != 0 {
+        return skip("a_stub_obeys_no_listener_of_another_user", "only root can become another user");
+    }
+    let Some(bench) = Bench::open_to_all("listener_of_another", &["python3"]) else { return };
+    for (uid, believed) in [(65534, false), (0, true)] {
+        let name = format!("memfit-test-{}-{uid}", std::process::id());
+        let mut listener = Command::new("/usr/bin/python3");
+        listener.args(["-c", LISTENS, &name]).uid(uid).stdout(Stdio::piped());
+        let mut listener = listener.spawn().unwrap();
+        let mut said = std::io::BufReader::new(listener.stdout.take().unwrap());
+        let mut line = || {
+            let mut line = String::new();
+            std::io::BufRead::read_line(&mut said, &mut line).unwrap();
+            line
+        };
+        assert_eq!(line(), "listens\n");
+        let mut program = Command::new("sleep");
+        program.arg("60").current_dir(&bench.directory);
+        program.env("LD_PRELOAD", memfit().with_file_name("libmemfit.so")).env(SOCKET_VARIABLE, &name);
+        let mut program = program.spawn().unwrap();
+        let bytes: usize = line().trim().parse().unwrap();
+        assert_eq!(bytes > 0, believed, "the listener of user {uid} got {bytes} bytes");
+        program.kill().unwrap();
+        program.wait().unwrap();
+        listener.wait().unwrap();
+    }
 }
 
 #[test]
