@@ -89,6 +89,43 @@ pub struct Client {
 }
 
 impl Client {
+    /// A client of which only its first message is known.
+    pub fn new(socket: OwnedFd, pid: i32, message: &FromStub, rss: RssReader, stage: u32) -> Client {
+        let (forked, anon) = (message.flags & FORKED != 0, rss.read().map_or(0, |rss| rss.anon));
+        Client {
+            pid,
+            tid: message.tid,
+            forked,
+            has_beacon: message.beacon != 0,
+            since: Instant::now(),
+            socket: Arc::new(socket),
+            dormant: (stage == DORMANT).then(|| Dormant::new(message)),
+            stage: AtomicU32::new(stage),
+            rss,
+            share: AtomicU64::new(if forked { 0 } else { 1000 }),
+            weighed: Lock::new(if forked { Weighed::of_child(anon) } else { Weighed::alone() }),
+            unweighed: Lock::new(forked.then(Instant::now)),
+            shmem: AtomicU64::new(0),
+            mapped: AtomicU64::new(0),
+            peak: AtomicU64::new(0),
+            expected: Lock::new(None),
+            ready: Lock::new(None),
+            segment: Lock::new(None),
+            proc: Lock::new(None),
+            watch: Lock::default(),
+            lends: AtomicBool::new(false),
+            scan: Lock::new(None),
+            comm: procfs::comm(pid).unwrap_or_default(),
+            standing: AtomicU32::new(background::FOREGROUND),
+            told: AtomicBool::new(false),
+            detaching: AtomicBool::new(false),
+            quiet: AtomicU32::new(detach::REQUESTED),
+            answers: Answers::default(),
+            progress: Lock::default(),
+            gone: AtomicBool::new(false),
+        }
+    }
+
     /// How many of its `anon` bytes are its own.
     pub fn own(&self, anon: u64) -> u64 {
         let own = self.weighed.lock().own(anon);
@@ -178,39 +215,7 @@ pub fn add_dormant(desk: &Arc<Desk>, socket: &OwnedFd, pid: i32, greeting: &From
 
 fn new_client(desk: &Desk, socket: OwnedFd, pid: i32, message: &FromStub, rss: RssReader, stage: u32) -> Arc<Client> {
     desk.detached.lock().why.remove(&pid);
-    let (forked, anon) = (message.flags & FORKED != 0, rss.read().map_or(0, |rss| rss.anon));
-    Arc::new(Client {
-        pid,
-        tid: message.tid,
-        forked,
-        has_beacon: message.beacon != 0,
-        since: Instant::now(),
-        socket: Arc::new(socket),
-        dormant: (stage == DORMANT).then(|| Dormant::new(message)),
-        stage: AtomicU32::new(stage),
-        rss,
-        share: AtomicU64::new(if forked { 0 } else { 1000 }),
-        weighed: Lock::new(if forked { Weighed::of_child(anon) } else { Weighed::alone() }),
-        unweighed: Lock::new(forked.then(Instant::now)),
-        shmem: AtomicU64::new(0),
-        mapped: AtomicU64::new(0),
-        peak: AtomicU64::new(0),
-        expected: Lock::new(None),
-        ready: Lock::new(None),
-        segment: Lock::new(None),
-        proc: Lock::new(None),
-        watch: Lock::default(),
-        lends: AtomicBool::new(false),
-        scan: Lock::new(None),
-        comm: procfs::comm(pid).unwrap_or_default(),
-        standing: AtomicU32::new(background::FOREGROUND),
-        told: AtomicBool::new(false),
-        detaching: AtomicBool::new(false),
-        quiet: AtomicU32::new(detach::REQUESTED),
-        answers: Answers::default(),
-        progress: Lock::default(),
-        gone: AtomicBool::new(false),
-    })
+    Arc::new(Client::new(socket, pid, message, rss, stage))
 }
 
 /// Handles a message of a stub.

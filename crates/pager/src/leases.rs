@@ -51,6 +51,8 @@ const CHECKED_EACH: Duration = Duration::from_secs(1);
 const MARGIN: Duration = Duration::from_secs(2);
 /// Without that much time for the processes, no lease is taken.
 const LEAST_TIME: Duration = Duration::from_secs(3);
+/// How long the pager waits for a stub that is to keep out nothing any more.
+const RELEASED_WITHIN: Duration = Duration::from_secs(1);
 /// PROT_WRITE: to the kernel the pager's pages are writable.
 const WRITE: u8 = 2;
 
@@ -202,16 +204,18 @@ fn watch(desk: &Weak<Desk>) -> bool {
 fn give_back(desk: &Desk, file: &Arc<MappedFile>) {
     let begun = Instant::now();
     let until = begun + patience().unwrap_or_default();
-    let mut asked: Vec<Arc<Client>> = Vec::new();
+    let mut asked: Vec<Asked> = Vec::new();
     loop {
         let with = all_with(desk, file);
+        release_others(&mut asked, &with);
         if with.is_empty() {
             break;
         }
         for proc in with {
             let client = client_of(desk, &proc);
             let done = client.as_ref().map_or(Ok(false), |client| step(client, &proc, Some(file)));
-            asked.extend(client.filter(|client| !asked.iter().any(|known| Arc::ptr_eq(known, client))));
+            let new = client.filter(|client| !asked.iter().any(|known| Arc::ptr_eq(&known.client, client)));
+            asked.extend(new.map(|client| Asked { client, proc: Arc::clone(&proc) }));
             if begun.elapsed() > SLOW && proc.pid().is_some_and(|pid| procfs::hold(pid) == Some(Hold::Stopped)) {
                 stopped::run_stub(&desk.shared, &proc);
             }
@@ -226,8 +230,20 @@ fn give_back(desk: &Desk, file: &Arc<MappedFile>) {
         }
         std::thread::sleep(if begun.elapsed() < SLOW { POLL } else { SLOW_POLL });
     }
-    asked.iter().for_each(|client| finish(client, until));
+    asked.iter().for_each(|asked| finish(&asked.client));
     file.leased.end();
+}
+
+/// A client that was asked to keep calls out, and its process.
+struct Asked {
+    client: Arc<Client>,
+    proc: Arc<Proc>,
+}
+
+/// Calls go on at once in the processes that do not map the file any more: the others may take as
+/// long as the kernel waits.
+fn release_others(asked: &mut Vec<Asked>, with: &[Arc<Proc>]) {
+    asked.retain(|asked| with.iter().any(|proc| Arc::ptr_eq(proc, &asked.proc)) || !released(&asked.client));
 }
 
 /// All shared mappings of files of a process become the kernel's: its stub thread is about to end.
@@ -238,7 +254,7 @@ pub fn give_up(client: &Client, proc: &Proc) {
         let _ = step(client, proc, None);
         std::thread::sleep(POLL);
     }
-    finish(client, until);
+    finish(client);
 }
 
 /// The processes with a shared mapping of a file. While the table of one is read, none of its forks
@@ -360,25 +376,102 @@ fn send(client: &Client, kind: u32) -> bool {
     send_command(&client.socket, &Command { kind, ..Command::default() }, None)
 }
 
-/// The stub keeps nothing out any more. It may have been asked to when there was nothing left to
-/// do.
-fn finish(client: &Client, until: Instant) {
-    while !client.gone.load(Relaxed) && Instant::now() < until {
-        let mut progress = client.progress.lock();
-        let free = match *progress {
-            Progress::Idle => return,
-            Progress::Asked => match client.answers.hold.load(SeqCst) {
-                UNANSWERED => false,
-                0 => send(client, RELEASE),
-                _ => true,
-            },
-            Progress::Holds { .. } => send(client, RELEASE),
-        };
-        if free {
-            *progress = Progress::Idle;
-            return;
-        }
-        drop(progress);
+/// Waits until the stub keeps nothing out any more, at most [`RELEASED_WITHIN`].
+fn finish(client: &Client) {
+    let until = Instant::now() + RELEASED_WITHIN;
+    while !released(client) && Instant::now() < until {
         std::thread::sleep(POLL);
+    }
+}
+
+/// Sends RELEASE if the stub keeps calls out. False if that is to be tried again: the stub has not
+/// yet answered HOLD, or does not read its messages.
+fn released(client: &Client) -> bool {
+    let mut progress = client.progress.lock();
+    let free = match *progress {
+        _ if client.gone.load(Relaxed) => true,
+        Progress::Idle => true,
+        Progress::Asked => match client.answers.hold.load(SeqCst) {
+            UNANSWERED => false,
+            0 => send(client, RELEASE),
+            _ => true,
+        },
+        Progress::Holds { .. } => send(client, RELEASE),
+    };
+    if free {
+        *progress = Progress::Idle;
+    }
+    free
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clients::MANAGED;
+    use crate::family::Family;
+    use memfit_core::{AreaId, ProcId};
+    use memfit_os::event::EventFd;
+    use memfit_os::uffd::Uffd;
+    use memfit_os::{messages, seqpacket};
+    use memfit_wire::FromStub;
+    use std::os::fd::OwnedFd;
+
+    /// A process whose stub is the other end of the socket.
+    fn asked(progress: Progress) -> (Asked, OwnedFd) {
+        let (ours, stub) = seqpacket::pair().unwrap();
+        let pid = std::process::id() as i32;
+        let rss = procfs::RssReader::open(pid).unwrap();
+        let client = Client::new(ours, pid, &FromStub::default(), rss, MANAGED);
+        client.answers.hold.store(UNANSWERED, SeqCst);
+        *client.progress.lock() = progress;
+        let uffd = Uffd::from_fd(std::fs::File::open("/dev/null").unwrap().into());
+        let kick = Arc::new(EventFd::new().unwrap());
+        let proc = Proc::new(ProcId(0), AreaId(0), uffd, kick, Family::default());
+        (Asked { client: Arc::new(client), proc: Arc::new(proc) }, stub)
+    }
+
+    /// Whether a stub was sent RELEASE, and nothing else.
+    fn was_released(stub: &OwnedFd) -> bool {
+        let release = Command { kind: RELEASE, ..Command::default() };
+        match seqpacket::receive(stub.as_fd()) {
+            Ok(Some(packet)) => {
+                assert_eq!(packet.bytes, messages::bytes_of(&release));
+                true
+            }
+            Ok(None) => panic!("the pager has closed the socket"),
+            Err(error) => {
+                assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+                false
+            }
+        }
+    }
+
+    fn holds() -> Progress {
+        Progress::Holds { pieces: Vec::new(), sent: false }
+    }
+
+    #[test]
+    fn a_process_whose_mapping_is_the_files_does_not_wait_for_others() {
+        let (done, stub) = asked(holds());
+        let (others, others_stub) = asked(holds());
+        let (unasked, unasked_stub) = asked(Progress::Idle);
+        let with = [Arc::clone(&others.proc)];
+        let _open = [&done, &others, &unasked].map(|asked| Arc::clone(&asked.client));
+        let mut all = vec![done, others, unasked];
+        release_others(&mut all, &with);
+        assert_eq!([&stub, &others_stub, &unasked_stub].map(was_released), [true, false, false]);
+        assert!(all.len() == 1 && Arc::ptr_eq(&all[0].proc, &with[0]));
+    }
+
+    #[test]
+    fn a_stub_that_answers_late_is_released_then() {
+        let (late, stub) = asked(Progress::Asked);
+        let client = Arc::clone(&late.client);
+        let mut all = vec![late];
+        release_others(&mut all, &[]);
+        assert!(!was_released(&stub) && all.len() == 1);
+        client.answers.note(&FromStub { kind: HOLD, ..FromStub::default() });
+        finish(&client);
+        assert!(was_released(&stub) && matches!(*client.progress.lock(), Progress::Idle));
     }
 }
