@@ -287,9 +287,13 @@ impl SwapLog {
         self.openable() <= FOR_CLEANING + self.used / 16
     }
 
-    /// Chooses the segment to clean, if cleaning pays; returns it with the objects that were
-    /// appended to it. It is not chosen again until [`SwapLog::cleaned`].
+    /// Chooses the segment to clean, if cleaning pays and a segment can be opened for its live
+    /// objects; returns it with the objects that were appended to it. It is not chosen again until
+    /// [`SwapLog::cleaned`].
     pub fn victim(&mut self) -> Option<(SegmentId, Vec<ObjectId>)> {
+        if self.openable() == 0 {
+            return None;
+        }
         let usage = self.usage();
         let holes = usage.used_bytes - usage.live_bytes;
         let scarce = self.scarce() && holes * 100 > usage.used_bytes * (100 - CLEAN_BELOW_SCARCE);
@@ -449,6 +453,22 @@ mod tests {
         assert_eq!(log.open(true), None);
         segments.iter().for_each(|s| log.release(s.extent(0), 4096));
         assert_eq!(log.usage().free_bytes, 4 * SEGMENT);
+    }
+
+    #[test]
+    fn nothing_is_cleaned_while_no_segment_can_be_opened() {
+        let mut log = SwapLog::new();
+        let device = log.add_device(100 * SEGMENT, false);
+        let segments: Vec<SegmentId> = (0..6).map(|_| filled(&mut log, 64).unwrap()).collect();
+        log.full(device);
+        for segment in &segments {
+            (0..32).for_each(|o| log.release(segment.extent(o * 4096), 4096));
+        }
+        assert_eq!(log.victim(), None, "its live objects could go nowhere");
+        (32..64).for_each(|o| log.release(segments[5].extent(o * 4096), 4096));
+        let (victim, _) = log.victim().unwrap();
+        assert_eq!(log.open(true), Some(segments[5]));
+        assert_ne!(victim, segments[5]);
     }
 
     #[test]

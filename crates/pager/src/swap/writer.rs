@@ -328,14 +328,20 @@ impl Writer {
         let objects = cleaning.objects.split_off(from);
         if objects.is_empty() {
             if cleaning.left == 0 {
-                let Cleaning { segment, bad, .. } = self.cleaning.take().expect("it is there");
-                self.tier.log().cleaned(segment, bad);
+                self.end_cleaning();
             } else {
                 self.flush();
             }
             return None;
         }
         Some((cleaning.segment, objects))
+    }
+
+    /// The objects that are left stay where they are.
+    fn end_cleaning(&mut self) {
+        if let Some(Cleaning { segment, bad, .. }) = self.cleaning.take() {
+            self.tier.log().cleaned(segment, bad);
+        }
     }
 
     /// Puts back objects of [`Writer::next_to_clean`] for which there is no room now.
@@ -345,10 +351,16 @@ impl Writer {
         }
     }
 
-    /// Appends an object of the segment that is being cleaned. False if there is no room now.
+    /// Appends an object of the segment that is being cleaned. False if there is no room now: if
+    /// no write is under way that could make some, the cleaning ends.
     pub fn append_again(&mut self, object: ObjectId, stored: Stored) -> bool {
-        if self.room(stored.len, true) != Room::Yes {
-            return false;
+        match self.room(stored.len, true) {
+            Room::Yes => {}
+            Room::No if self.flights.is_empty() => {
+                self.end_cleaning();
+                return false;
+            }
+            _ => return false,
         }
         let Some(cleaning) = &mut self.cleaning else { return false };
         let (start, end) = span(stored);
@@ -522,5 +534,62 @@ mod tests {
         for (&object, &stored) in &stored {
             assert_eq!(reader.fetch(stored).unwrap(), contents(object, 0));
         }
+    }
+
+    /// A tier of `segments` segments that is full, with one segment in four full of holes; and the
+    /// objects in it.
+    fn full_with_holes(segments: u64) -> (Arc<SwapTier>, Writer, HashMap<u32, Stored>) {
+        let tier = tier(segments * SEGMENT as u64);
+        let mut writer = Writer::new(Arc::clone(&tier));
+        let mut stored = HashMap::new();
+        while !tier.log().exhausted() {
+            let first = stored.len() as u32;
+            stored.extend(write(&mut writer, &(first..first + 20).map(|object| (object, 0)).collect::<Vec<_>>()));
+        }
+        let number = |stored: &Stored| SegmentId::of(stored.extent).0;
+        for object in 0..stored.len() as u32 {
+            if number(&stored[&object]) % 4 == 1 && object % 2 == 0 {
+                let gone = stored.remove(&object).unwrap();
+                tier.free(gone.extent, gone.len);
+            }
+        }
+        (tier, writer, stored)
+    }
+
+    /// Begins to clean a segment; returns its live objects when it has been read. From then on
+    /// every write fails with ENOSPC.
+    fn cleaned_without_space(writer: &mut Writer, stored: &HashMap<u32, Stored>) -> Vec<(ObjectId, Stored)> {
+        writer.begin_cleaning();
+        assert!(writer.cleaning());
+        while writer.busy() {
+            writer.wait(100);
+            assert!(writer.reap().is_empty());
+        }
+        writer.engine = Engine::with_faults("write-enospc=1000");
+        let (segment, objects) = writer.next_to_clean(usize::MAX).unwrap();
+        let live = objects.into_iter().filter_map(|object| Some((object, *stored.get(&object.0)?)));
+        live.filter(|(_, stored)| SegmentId::of(stored.extent) == segment).collect()
+    }
+
+    #[test]
+    fn cleaning_ends_when_the_device_cannot_grow() {
+        let (tier, mut writer, stored) = full_with_holes(16);
+        let live = cleaned_without_space(&mut writer, &stored);
+        assert!(writer.append_again(live[0].0, live[0].1));
+        writer.flush();
+        while writer.busy() {
+            writer.wait(100);
+            for Written { items, error } in writer.reap() {
+                assert_eq!(error.unwrap().raw_os_error(), Some(libc::ENOSPC));
+                items.iter().for_each(|item| tier.free(item.stored.extent, item.stored.len));
+            }
+        }
+        assert!(!writer.append_again(live[1].0, live[1].1));
+        writer.clean_later(live[1..].iter().map(|(object, _)| *object));
+        assert!(!writer.cleaning(), "there is no segment for what is left");
+        writer.begin_cleaning();
+        assert!(!writer.cleaning());
+        let mut reader = Reader::new(tier, 256 << 20);
+        live.iter().for_each(|(object, stored)| assert_eq!(reader.fetch(*stored).unwrap(), contents(object.0, 0)));
     }
 }
