@@ -245,15 +245,20 @@ impl Writer {
             let busy = self.busy_since.elapsed().as_nanos() as u64;
             self.tier.counters.write_ns.fetch_add(busy, Relaxed);
         }
-        if let Some(cleaning) = &mut self.cleaning {
-            let own = |item: &&Item| item.from.is_some_and(|(_, sequence)| sequence == cleaning.sequence);
-            cleaning.left -= items.iter().filter(own).count();
-        }
+        self.not_left(&items);
         if let Some(error) = &error {
             self.lost(segment, error);
         }
         self.ended.push(Written { items, error });
         self.keep(transfer.into_buffer());
+    }
+
+    /// These objects are not on their way any more: the cleaning does not wait for them.
+    fn not_left(&mut self, items: &[Item]) {
+        if let Some(cleaning) = &mut self.cleaning {
+            let own = |item: &&Item| item.from.is_some_and(|(_, sequence)| sequence == cleaning.sequence);
+            cleaning.left -= items.iter().filter(own).count();
+        }
     }
 
     /// A write to the segment failed: nothing more goes there and, depending on the error, nothing
@@ -262,6 +267,7 @@ impl Writer {
         if self.open.as_ref().is_some_and(|open| open.segment == segment) {
             // What is in the buffer fails with it.
             let Open { items, buffer, .. } = self.open.take().expect("it is open");
+            self.not_left(&items);
             if !items.is_empty() {
                 let error = error.raw_os_error().map_or_else(|| error.kind().into(), io::Error::from_raw_os_error);
                 self.ended.push(Written { items, error: Some(error) });
@@ -591,5 +597,28 @@ mod tests {
         assert!(!writer.cleaning());
         let mut reader = Reader::new(tier, 256 << 20);
         live.iter().for_each(|(object, stored)| assert_eq!(reader.fetch(*stored).unwrap(), contents(object.0, 0)));
+    }
+
+    /// Some objects are in the write that fails, the others still in the buffer.
+    #[test]
+    fn cleaning_ends_when_its_segment_is_lost_with_the_buffer() {
+        let (tier, mut writer, stored) = full_with_holes(16);
+        let live = cleaned_without_space(&mut writer, &stored);
+        let sent = live.len() / 2;
+        for (i, (object, stored)) in live.iter().enumerate() {
+            if i == sent {
+                writer.flush();
+            }
+            assert!(writer.append_again(*object, *stored));
+        }
+        let mut ended = Vec::new();
+        while ended.is_empty() {
+            writer.wait(100);
+            ended = writer.reap();
+        }
+        assert_eq!(ended.iter().map(|written| written.items.len()).sum::<usize>(), live.len());
+        ended.iter().flat_map(|written| &written.items).for_each(|i| tier.free(i.stored.extent, i.stored.len));
+        assert_eq!(writer.next_to_clean(1), None);
+        assert!(!writer.cleaning(), "nothing is on its way");
     }
 }
