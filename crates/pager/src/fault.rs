@@ -308,8 +308,12 @@ impl Server {
         ahead.clear();
         let most = limit.map_or(reader.pages_ahead(), |limit| reader.pages_ahead().min(limit as usize));
         self.shared.lock().core.swapped_ahead(self.proc.id, page, most as u32, &mut ahead);
-        let known =
-            ahead.iter().take_while(|&&stored| matches!(reader.have(stored), Have::Ready | Have::Failed(_))).count();
+        // One that cannot be read is for its own fault to report.
+        let is_known = |(i, stored): &(usize, &Stored)| match reader.have(**stored) {
+            Have::Failed(_) => *i == 0,
+            have => have == Have::Ready,
+        };
+        let known = ahead.iter().enumerate().take_while(is_known).count();
         let answer = match (ahead.len(), known) {
             (0, _) => Ok(u32::MAX),
             (_, 0) => {

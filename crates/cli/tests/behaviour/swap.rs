@@ -191,6 +191,16 @@ fn a_device_that_stops_for_long_is_reported() {
     assert!(ran.err.contains("the swap tier does not answer"), "{}", ran.err);
 }
 
+/// A page is read alone if a read of several pages fails.
+#[test]
+fn a_device_that_fails_at_long_reads() {
+    let Some(noise) = Noise::new("long_reads") else { return };
+    for scheme in ["memfit", "swap"] {
+        let (_, stats) = noise.right(&["--scheme", scheme], "long-eio=400", "60 1 seq");
+        assert!(number(&stats, "/swap/errors") > 0, "{scheme}: no read was long: {stats:#}");
+    }
+}
+
 /// The program never gets damaged data: it is killed, and memfit says why.
 #[test]
 fn a_device_that_loses_data() {

@@ -45,7 +45,7 @@ impl Engine {
     /// Takes a transfer, which begins at the next [`Engine::start`] at the latest.
     fn submit(&mut self, request: &Request) {
         let Request { token, write, len, .. } = *request;
-        let now = match self.faults.as_mut().map_or(Plan::Normal, |faults| faults.plan(write)) {
+        let now = match self.faults.as_mut().map_or(Plan::Normal, |faults| faults.plan(write, len)) {
             Plan::Normal => self.transfers.submit(request.clone()),
             Plan::Fail(errno) => Some((token, Err(io::Error::from_raw_os_error(errno)))),
             Plan::Short => {

@@ -351,19 +351,26 @@ impl Reader {
     }
 
     /// The object's bytes as they were given to the writer. Waits for them if they are not in
-    /// memory.
+    /// memory. A read of several objects fails if any of them cannot be read: then this one is read
+    /// alone.
     ///
     /// # Errors
     /// When they cannot be read, or are not what was written.
     pub fn fetch(&mut self, stored: Stored) -> Result<&[u8], String> {
-        let mut rereads = 0;
+        let (mut rereads, mut alone) = (0, false);
         loop {
             match self.have(stored) {
                 Have::Failed(why) => {
                     self.drop_piece(stored);
-                    return Err(why);
+                    if alone {
+                        return Err(why);
+                    }
+                    continue;
                 }
-                Have::Absent => self.want(&[stored]),
+                Have::Absent => {
+                    alone = true;
+                    self.want(&[stored]);
+                }
                 Have::Coming => {}
                 Have::Ready => {
                     if self.decrypt(stored) {
@@ -546,6 +553,24 @@ mod tests {
             assert!(reader.pieces.iter().all(|p| p.wanted == 0), "{layout:?}: their memory is for others now");
             (200..260).for_each(|o| assert_eq!(reader.fetch(stored[o as usize]).unwrap(), contents(o)));
             assert_eq!(reads() - first, again, "{layout:?}: reads for the same, one by one");
+        }
+    }
+
+    #[test]
+    fn in_both_layouts_an_object_can_be_read_although_its_neighbours_cannot() {
+        for layout in [Layout::Log, Layout::Blocks] {
+            let (tier, stored) = written(layout);
+            let mut reader = with_faults(&tier, "long-eio=1000");
+            for object in [230, 200, 240] {
+                reader.want(&stored[200..260]);
+                while reader.busy() {
+                    reader.reap();
+                    reader.wait(100);
+                }
+                assert!(matches!(reader.have(stored[object]), Have::Failed(_)), "{layout:?}");
+                assert_eq!(reader.fetch(stored[object]).unwrap(), contents(object as u32), "{layout:?}");
+            }
+            assert!(tier.counters.errors.load(Relaxed) > 0);
         }
     }
 
