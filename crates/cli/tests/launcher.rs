@@ -68,6 +68,7 @@ const TESTS: &[(&str, fn())] = &[
     ("pipes_end_with_the_command", pipes_end_with_the_command),
     ("nothing_is_left", nothing_is_left),
     ("descendants_live_on", descendants_live_on),
+    ("descendants_live_on_with_a_late_pager", descendants_live_on_with_a_late_pager),
     ("guard_outlives_the_launcher", guard_outlives_the_launcher),
     ("former_children_are_spared", former_children_are_spared),
     ("nested_runs_join", nested_runs_join),
@@ -84,6 +85,7 @@ fn fake_pager(config: Config) -> ! {
     match kind.as_str() {
         "fails" => tell(&socket, &FromPager::Failed { message: "no such scheme: x".into(), code: 2 }),
         "dies-at-start" => process::exit_now(3),
+        "late" => late_pager(&socket, config),
         _ => tell(&socket, &FromPager::Ready),
     }
     loop {
@@ -109,6 +111,15 @@ fn fake_pager(config: Config) -> ! {
             _ => {}
         }
     }
+}
+
+/// The real pager, which begins to listen when the launcher has gone.
+fn late_pager(socket: &OwnedFd, config: Config) -> ! {
+    tell(socket, &FromPager::Ready);
+    while std::os::unix::process::parent_id() == config.launcher_pid as u32 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    memfit_pager::serve(config)
 }
 
 /// A file by which a command and its pager wait for each other.
@@ -454,6 +465,18 @@ fn descendants_live_on() {
     assert_eq!(code, Some(0));
     assert!(alive(&pid));
     process::send_signal(pid.trim().parse().unwrap(), libc::SIGKILL, None).unwrap();
+}
+
+/// The pager reads what the launcher has told, although the launcher has gone.
+fn descendants_live_on_with_a_late_pager() {
+    let script = "sleep 1000 >/dev/null 2>&1 </dev/null & echo $!; \
+                  cut -d ' ' -f 1 $(grep -l \"(memfit-pager) [A-Z] $PPID \" /proc/[0-9]*/stat 2>/dev/null)";
+    let (code, pids, err) = shell("late", &["-q", "--swap", "none"], script);
+    assert_eq!((code, err.as_str()), (Some(0), ""));
+    let (sleeper, pager) = pids.split_once('\n').unwrap();
+    eventually("the pager has nobody to serve", || !alive(pager));
+    assert!(alive(sleeper));
+    process::send_signal(sleeper.parse().unwrap(), libc::SIGKILL, None).unwrap();
 }
 
 /// The fake pager serves for ever: kill those that are left.

@@ -75,7 +75,10 @@ pub fn run(desk: &Arc<Desk>) {
     let alive = PidFd::open(desk.config.launcher_pid).ok();
     // The launcher may have died before, and its pid may be another's.
     if std::os::unix::process::parent_id() != desk.config.launcher_pid as u32 {
-        return abandon(desk);
+        launcher_open = false;
+        if !launcher_left_in_order(desk) {
+            return abandon(desk);
+        }
     }
     loop {
         tell_silence(&desk.shared);
@@ -214,7 +217,11 @@ fn serves_others(desk: &Desk) -> bool {
         || procs.iter().any(|proc| proc.pid().map_or_else(|| !proc.uffd.gone(), lives))
 }
 
-fn launcher_left_in_order(desk: &Desk) -> bool {
+/// The launcher is gone: whether it had told that the command has ended. What it told last may
+/// still be unread.
+fn launcher_left_in_order(desk: &Arc<Desk>) -> bool {
+    let launcher = desk.config.to_launcher;
+    while poll_each([launcher].into_iter(), 0)[0] && from_launcher(desk, launcher) {}
     desk.ended.lock().is_some()
 }
 
