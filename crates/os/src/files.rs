@@ -1,4 +1,4 @@
-//! Files that have no name yet.
+//! Files that have no name yet, and files that are read and written past the page cache.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -15,6 +15,19 @@ use std::path::Path;
 /// As open gives them: `EOPNOTSUPP`, and others, where the file system has no such files.
 pub fn nameless(directory: &Path) -> io::Result<File> {
     File::options().write(true).custom_flags(libc::O_TMPFILE).open(directory)
+}
+
+/// From now on the file is read and written past the page cache.
+///
+/// # Errors
+/// As fcntl gives them: `EINVAL` where the file system cannot do that.
+pub fn make_direct(file: &File) -> io::Result<()> {
+    let fd = file.as_raw_fd();
+    // SAFETY: reads and sets flags of an open file; no pointer is passed.
+    match unsafe { libc::fcntl(fd, libc::F_SETFL, libc::fcntl(fd, libc::F_GETFL) | libc::O_DIRECT) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Names a nameless file. No other file may have the name.

@@ -1,5 +1,7 @@
 //! Opening the files and devices of the swap tier.
 
+use memfit_os::files::make_direct;
+use memfit_os::process::random_bytes;
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
@@ -32,13 +34,15 @@ fn unlinked(directory: &Path) -> io::Result<File> {
     }
 }
 
-/// For file systems without O_TMPFILE: creates a file and unlinks it at once.
+/// For file systems without O_TMPFILE: creates a file and unlinks it at once. The name cannot be
+/// guessed, because others may write to the directory. An open with O_DIRECT would create the file
+/// also where it fails.
 fn named(directory: &Path) -> io::Result<File> {
-    let path = directory.join(format!(".memfit-swap-{}", std::process::id()));
-    let open =
-        |flags| File::options().read(true).write(true).create_new(true).mode(0o600).custom_flags(flags).open(&path);
-    let file = open(libc::O_DIRECT).or_else(|_| open(0))?;
+    let path = directory.join(format!(".memfit-swap-{:016x}", u64::from_ne_bytes(random_bytes()?)));
+    let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
     std::fs::remove_file(&path)?;
+    // Without it transfers go by the page cache.
+    let _ = make_direct(&file);
     Ok(file)
 }
 
@@ -47,4 +51,69 @@ fn existing(path: &Path) -> io::Result<File> {
     let alone = if std::fs::metadata(path)?.file_type().is_block_device() { libc::O_EXCL } else { 0 };
     let open = |flags| File::options().read(true).write(true).custom_flags(flags | alone).open(path);
     open(libc::O_DIRECT).or_else(|_| open(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::FileExt;
+    use std::path::PathBuf;
+    use std::process::Command;
+
+    /// Set in the process that runs a test in a mount namespace of its own, to a directory.
+    const MOUNTED: &str = "MEMFIT_TEST_MOUNTED";
+
+    fn directory() -> PathBuf {
+        let number = u64::from_ne_bytes(random_bytes().unwrap());
+        let path = PathBuf::from(format!("/var/tmp/memfit-device-{number:016x}"));
+        std::fs::create_dir(&path).unwrap();
+        path
+    }
+
+    /// Makes a file and uses it; its directory is empty then.
+    fn no_name_is_left(directory: &Path) {
+        let file = named(directory).unwrap();
+        assert_eq!(std::fs::read_dir(directory).unwrap().count(), 0, "the file has no name");
+        let mut bytes = crate::swap::Aligned::new(4096);
+        bytes.bytes().fill(7);
+        file.write_all_at(bytes.bytes(), 4096).unwrap();
+        bytes.bytes().fill(0);
+        file.read_exact_at(bytes.bytes(), 4096).unwrap();
+        assert!(bytes.bytes().iter().all(|&byte| byte == 7));
+    }
+
+    #[test]
+    fn no_name_is_left_where_files_have_one() {
+        let directory = directory();
+        no_name_is_left(&directory);
+        std::fs::remove_dir(directory).unwrap();
+    }
+
+    /// As on ramfs.
+    #[test]
+    fn no_name_is_left_where_no_file_is_direct() {
+        if let Some(mounted) = std::env::var_os(MOUNTED) {
+            let probe = Path::new(&mounted).join("probe");
+            let opened = File::options().write(true).create(true).custom_flags(libc::O_DIRECT).open(&probe);
+            assert_eq!(opened.unwrap_err().raw_os_error(), Some(libc::EINVAL));
+            std::fs::remove_file(probe).unwrap();
+            return no_name_is_left(Path::new(&mounted));
+        }
+        let directory = directory();
+        let mounted = |then: &str| {
+            let script = format!("mount -t ramfs none \"${MOUNTED}\" && {then}");
+            let test = "swap::device::tests::no_name_is_left_where_no_file_is_direct";
+            let mut command = Command::new("unshare");
+            command.args(["--mount", "sh", "-c", &script, "sh"]).arg(std::env::current_exe().unwrap());
+            command.args(["--exact", test]).env(MOUNTED, &directory).output()
+        };
+        match mounted("true") {
+            Ok(tried) if tried.status.success() => {
+                let ran = mounted("\"$@\"").unwrap();
+                assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stdout));
+            }
+            _ => println!("SKIPPED: nobody may mount a file system here"),
+        }
+        std::fs::remove_dir(directory).unwrap();
+    }
 }
