@@ -18,9 +18,8 @@ use memfit_os::event::EventFd;
 use memfit_os::maps::{Maps, Pagemap};
 use memfit_os::memory::Segment;
 use memfit_os::process;
-use memfit_os::seqpacket;
 use memfit_os::uffd::{self, Uffd};
-use memfit_os::{procfs, proctree};
+use memfit_os::{procfs, proctree, seqpacket};
 use memfit_wire::{Command, FromStub, ANNOUNCE_FORKS, ATTACH, LEND, MAPS, PAGEMAP, SERVED, WITH_DEVICE, WITH_UFFD};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
@@ -141,7 +140,10 @@ pub fn cannot_inherit(desk: &Desk, client: &Client, why: &str) {
     if client.rss.read().is_ok_and(|rss| rss.mapped > 0) {
         desk.shared.warn(format!("killed process {} ({}): {why}", client.pid, client.comm));
     }
-    process::kill(client.pid);
+    // Another process may have its pid by now.
+    if seqpacket::peer_lives(client.socket.as_fd()) {
+        process::kill(client.pid);
+    }
 }
 
 /// The stub is ready: gives the process its place in the core and its fault thread.

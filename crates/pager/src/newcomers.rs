@@ -235,14 +235,34 @@ fn may_ask(uid: u32) -> bool {
     uid == 0 || uid == memfit_os::process::effective_uid()
 }
 
-/// Processes of another user may join only if they are in the tree, which may have changed its
-/// user. Others could take memory of the budget, and get the right to a userfaultfd.
 fn may_join(desk: &Desk, uid: u32, pid: i32) -> bool {
-    uid == memfit_os::process::effective_uid() || proctree::is_at_or_below(pid, desk.config.launcher_pid)
+    may_join_below(desk.config.launcher_pid, uid, pid)
+}
+
+/// Processes of another user may join only if they are in the tree, which may have changed its
+/// user. Others could take memory of the budget, and get the right to a userfaultfd. A process
+/// outside of the pager's PID namespace has pid 0, as far as the pager can see: a signal to that
+/// goes to the pager's own group.
+fn may_join_below(launcher: i32, uid: u32, pid: i32) -> bool {
+    pid > 0 && (uid == memfit_os::process::effective_uid() || proctree::is_at_or_below(pid, launcher))
 }
 
 /// Parses a message of a stub.
 pub fn parse(bytes: &[u8]) -> Option<FromStub> {
     let message = from_stub(bytes)?;
     (message.magic == MAGIC && message.version == VERSION).then_some(message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_joins_whose_pid_is_unknown() {
+        let (own, uid) = (std::process::id() as i32, memfit_os::process::effective_uid());
+        let others = uid.wrapping_add(1);
+        assert!(may_join_below(1, uid, own) && may_join_below(own, others, own));
+        assert!(!may_join_below(own, others, 1), "another user's, outside of the tree");
+        assert!(!may_join_below(own, uid, 0) && !may_join_below(0, uid, 0));
+    }
 }
