@@ -162,7 +162,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "jobs|idle=SECONDS,...", value_delimiter = ',', value_parser = parse_background)]
     pub background: Vec<Automatic>,
 
-    /// Write final statistics to FILE as JSON
+    /// Write final statistics to FILE as JSON, also when memfit has to end the run
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub stats: Option<PathBuf>,
 
@@ -170,7 +170,7 @@ pub struct RunArgs {
     /// compression and swap over time
     ///
     /// The page is one HTML file that needs nothing else. It is also written when the command fails
-    /// or is killed.
+    /// or is killed, or when memfit has to end the run.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub report: Option<PathBuf>,
 

@@ -164,12 +164,14 @@ pub fn run(mut plan: Plan) -> Result<Ended, Failure> {
     plan.inherited.descriptors.close();
     process::detach_standard(&[0, 1]);
 
-    let change = launcher.watch_command()?;
+    let change = launcher.watch_command().inspect_err(|_| launcher.report_failed(&mut plan))?;
     let wants_stats = plan.stats.is_some() || plan.report.is_some() || plan.advise || !plan.quiet;
     // After SIGKILL, wait too: the pager may have killed the command, and then says why.
     let wanted = wants_stats || change == Change::Killed(libc::SIGKILL);
-    launcher.wait_for_stats(change, wanted)?;
-    launcher.report(&mut plan);
+    launcher.wait_for_stats(change, wanted).inspect_err(|_| launcher.report_failed(&mut plan))?;
+    if let Some(summary) = launcher.report(&mut plan).filter(|_| !plan.quiet) {
+        launcher.say(&summary);
+    }
     let peak = launcher.peak;
     let wholly = launcher.leave(&plan, socket_name);
     let code = match change {
@@ -314,12 +316,7 @@ impl Launcher {
     /// Tells the pager that the command has ended, and waits for its statistics if they are
     /// `wanted`.
     fn wait_for_stats(&mut self, change: Change, wanted: bool) -> Result<(), Failure> {
-        let (code, signal) = match change {
-            Change::Exited(code) => (Some(code), None),
-            Change::Killed(signal) | Change::Dumped(signal) | Change::Stopped(signal) => (None, Some(signal)),
-        };
-        let pid = self.command.unwrap_or(0);
-        self.tell(&ToPager::CommandExited { pid, code, signal, wait_for_stats: wanted });
+        self.tell_end(change, wanted);
         let mut deadline = Instant::now();
         if wanted {
             deadline += STATS_TIMEOUT;
@@ -341,7 +338,38 @@ impl Launcher {
         }
     }
 
-    fn report(&mut self, plan: &mut Plan) {
+    fn tell_end(&mut self, change: Change, wait_for_stats: bool) {
+        let (code, signal) = match change {
+            Change::Exited(code) => (Some(code), None),
+            Change::Killed(signal) | Change::Dumped(signal) | Change::Stopped(signal) => (None, Some(signal)),
+        };
+        let pid = self.command.unwrap_or(0);
+        self.tell(&ToPager::CommandExited { pid, code, signal, wait_for_stats });
+    }
+
+    /// Writes the files of a run that had to be ended, if the pager still gives its statistics. The
+    /// tree is dead.
+    fn report_failed(&mut self, plan: &mut Plan) {
+        if plan.advise {
+            self.say("--advise: no advice is given, as the run had to be ended; it needs a larger budget, or swap");
+        }
+        if plan.stats.is_none() && plan.report.is_none() {
+            return;
+        }
+        if self.pager_end.is_none() {
+            self.tell_end(self.command_end.unwrap_or(Change::Killed(libc::SIGKILL)), true);
+        }
+        let deadline = Instant::now() + STATS_TIMEOUT;
+        while self.stats.is_none() && self.pager_end.is_none() && Instant::now() < deadline {
+            if self.step(Some(deadline)).is_err() {
+                break;
+            }
+        }
+        self.report(plan);
+    }
+
+    /// Writes the files of the run, and gives its summary; without statistics it says so instead.
+    fn report(&mut self, plan: &mut Plan) -> Option<String> {
         let (file, page) = (plan.stats.take(), plan.report.take());
         let Some((stats, summary)) = self.stats.take() else {
             let why = match (&self.failed, self.pager_end) {
@@ -355,7 +383,7 @@ impl Launcher {
             if page.is_some() {
                 self.say(&format!("--report: no page was written, for want of statistics: {why}"));
             }
-            return;
+            return None;
         };
         self.peak = Some(stats.peak.total_bytes.saturating_sub(stats.peak.staged_bytes));
         let json = || format!("{:#}\n", serde_json::json!(stats));
@@ -370,9 +398,7 @@ impl Launcher {
                 self.say(&failure.message);
             }
         }
-        if !plan.quiet {
-            self.say(&summary);
-        }
+        Some(summary)
     }
 
     /// Ends the pager, or leaves it with a guard if processes still need it. Returns whether the

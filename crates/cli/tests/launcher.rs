@@ -57,6 +57,7 @@ const TESTS: &[(&str, fn())] = &[
     ("pager_that_dies_at_start", pager_that_dies_at_start),
     ("pager_death_kills_the_tree", pager_death_kills_the_tree),
     ("fatal_kills_the_tree", fatal_kills_the_tree),
+    ("failed_runs_have_statistics", failed_runs_have_statistics),
     ("pager_end_after_the_command", pager_end_after_the_command),
     ("warnings_are_bounded", warnings_are_bounded),
     ("signals_reach_the_command_once", signals_reach_the_command_once),
@@ -303,6 +304,26 @@ fn fatal_kills_the_tree() {
     let (code, out, err) = shell("fatal", &[], "sleep 100 & echo $!; : >$FAKE_FLAG; wait");
     assert_eq!((code, err.as_str()), (Some(1), "memfit: page 5 was lost\n"));
     assert!(!alive(&out));
+}
+
+/// `--stats` and `--report` of a run that memfit had to end.
+fn failed_runs_have_statistics() {
+    let (file, page) = (scratch("failed-stats"), scratch("failed-page"));
+    let options = ["--stats", &file, "--report", &page, "--advise"];
+    let (code, _, err) = shell("fatal", &options, ": >$FAKE_FLAG; sleep 100");
+    assert_eq!(code, Some(1), "{err}");
+    let (first, last) = err.trim_end().split_once('\n').unwrap();
+    assert!(first.starts_with("memfit: --advise: no advice is given, as the run had to be ended"), "{err}");
+    assert_eq!(last, "memfit: page 5 was lost");
+    let stats: Stats = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    assert_eq!(stats.schema, 1);
+    assert!(fs::read_to_string(&page).unwrap().contains("</html>"));
+    // A pager that died gives none: an old file stays, and memfit says so.
+    let (code, _, err) = shell("dies", &options, ": >$FAKE_FLAG; sleep 100");
+    assert_eq!(code, Some(1), "{err}");
+    assert!(err.contains("memfit: --stats: no statistics were written: the pager died\n"), "{err}");
+    assert!(err.contains("memfit: --report: no page was written, for want of statistics: the pager died\n"), "{err}");
+    [file, page].iter().for_each(|path| fs::remove_file(path).unwrap());
 }
 
 fn pager_end_after_the_command() {

@@ -46,6 +46,12 @@ impl Outbox {
         self.note(self.warnings.lock(), text);
     }
 
+    /// Says why the run ends. The statistics keep it among the warnings.
+    pub fn fatal(&self, text: String) {
+        self.warnings.lock().push(text.clone());
+        self.tell(FromPager::Fatal { text });
+    }
+
     fn note(&self, mut warnings: Held<'_, Vec<String>>, text: String) {
         if warnings.len() < WARNINGS {
             warnings.push(text.clone());

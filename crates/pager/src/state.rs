@@ -5,7 +5,7 @@
 //! [`Spare`], which is only tried.
 
 use crate::budget::{Budget, CpuUse};
-use crate::config::{FromPager, OnFull};
+use crate::config::OnFull;
 use crate::contents::Contents;
 use crate::fault::spare::Spare;
 use crate::files::Files;
@@ -316,6 +316,6 @@ impl Shared {
     /// Ends the run: the tree cannot go on with right data.
     pub fn fatal(&self, text: String) {
         self.ending.store(true, Relaxed);
-        self.outbox.tell(FromPager::Fatal { text });
+        self.outbox.fatal(text);
     }
 }

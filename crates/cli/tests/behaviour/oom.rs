@@ -161,11 +161,16 @@ fn the_run_goes_on_over_the_budget_where_it_may() {
 /// The default. A process in the background is no reason to kill it.
 #[test]
 fn the_run_ends_unless_told_otherwise() {
-    let Some(mut two) = Two::start("oom_fail", &[], [85, 60]) else { return };
+    let Some(mut two) = Two::start("oom_fail", &["--report", "report.html"], [85, 60]) else { return };
     two.tell("back.fill");
     two.says("back", "ready");
     two.tell("front.fill");
     two.ends(1, &["there is no swap tier"]);
+    let stats: serde_json::Value = serde_json::from_str(&two.read("stats.json")).unwrap();
+    let warnings = stats["warnings"].as_array().unwrap();
+    assert!(warnings.iter().any(|text| text.as_str().unwrap().starts_with("out of memory: ")), "{warnings:?}");
+    assert!(stats["evictions"]["pages"].as_u64() > Some(0));
+    assert!(two.read("report.html").contains("out of memory: the programs are"));
     // memfit has waited for the end of all, and has taken their exit statuses.
     assert!(send_signal(two.pid("back"), 0, None).is_err(), "nobody is left");
 }
