@@ -601,12 +601,11 @@ impl Monitor {
         }
         let state = shared.lock();
         let (staging, backed) = (state.core.staging_allocated(), u64::from(state.frames.backed_frames) * 4096);
-        let resident = state.core.present_total() * 4096;
+        let resident = shared.resident_bytes(&state.core);
         drop(state);
         shared.budget.raise_peak(&Memory {
             total_bytes: total,
-            // Pages that fork relatives share count once in the total, but once for each process in
-            // the table.
+            // It is newer than the total.
             resident_bytes: resident.min(total),
             staged_bytes: u64::from(staging) * 4096,
             pool_bytes: backed,
@@ -635,7 +634,7 @@ pub fn bytes(shared: &Shared, total: u64) -> Bytes {
     let state = shared.lock();
     let (usage, swapped) = (state.core.pool_usage(), state.core.swapped_total() * 4096);
     let (staged, pool) = (state.core.staging_allocated(), u64::from(state.frames.backed_frames) * 4096);
-    let resident = (state.core.present_total() * 4096).saturating_sub(shared.budget.doubled.load(Relaxed));
+    let resident = shared.resident_bytes(&state.core);
     drop(state);
     let swap = shared.swap.as_ref();
     Bytes {

@@ -286,6 +286,12 @@ impl Shared {
         state.core.metadata_bytes() + state.frames.metadata_bytes() + others
     }
 
+    /// Bytes of paged processes in memory. What fork relatives share counts once, as in
+    /// [`Budget::used`].
+    pub fn resident_bytes(&self, core: &Core) -> u64 {
+        (core.present_total() * 4096).saturating_sub(self.budget.doubled.load(Relaxed))
+    }
+
     /// Milliseconds since the start: the core's tick.
     pub fn tick(&self) -> u64 {
         self.started.elapsed().as_millis() as u64

@@ -263,7 +263,7 @@ fn now(shared: &Shared, state: &State, metadata_bytes: u64, brief: bool) -> Now 
     let pages = totals.map(|t| part!(Pages of t, staged pooled swapped filled evicting quarantined parked));
     let memory = Memory {
         total_bytes: shared.budget.used(),
-        resident_bytes: state.core.present_total() * 4096,
+        resident_bytes: shared.resident_bytes(&state.core),
         staged_bytes: state.core.totals_staged() * 4096,
         pool_bytes: u64::from(state.frames.backed_frames) * 4096,
         metadata_bytes,

@@ -92,7 +92,7 @@ by_name! {
     /// Where memory is.
     struct Memory[6] {
         total_bytes = "all that counts towards the budget",
-        resident_bytes = "pages of paged processes in memory",
+        resident_bytes = "pages of paged processes in memory; those that fork relatives share count once",
         staged_bytes = "evicted pages that are not compressed yet",
         pool_bytes = "frames of the compressed pool",
         metadata_bytes = "the pager's tables",

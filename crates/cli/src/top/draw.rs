@@ -231,7 +231,7 @@ fn bar(canvas: &mut Buffer, stats: &Stats) {
     let Some(room) = canvas.width().checked_sub(2) else { return };
     let parts = parts(stats);
     let whole = stats.budget_bytes.max(stats.now.memory.total_bytes);
-    // What fork relatives share is in the parts of each: they can be more than the total.
+    // The pager measures the parts at different moments: they can be more than the total.
     let sizes = parts.map(|(_, _, size, _)| size);
     let widths = columns(&sizes, whole.max(sizes.iter().sum()), room);
     let budget_ends = columns(&[stats.budget_bytes], whole, room)[0];

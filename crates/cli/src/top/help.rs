@@ -15,7 +15,7 @@ pub(super) const KEYS: [(&str, &str); 8] = [
 ];
 
 pub(super) const MEANINGS: [(&str, &str); 13] = [
-    ("resident", "pages in the programs' memory that can be taken out"),
+    ("resident", "programs' pages that can be evicted; shared ones count once"),
     ("other", "what is not paged (yet), and memfit's own code and stacks"),
     ("staged", "pages on their way out, not yet compressed"),
     ("pool", "memory that holds compressed pages"),

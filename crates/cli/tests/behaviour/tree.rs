@@ -21,6 +21,28 @@ fn python(name: &str) -> Option<Bench> {
     Some(bench)
 }
 
+/// What fork relatives share counts once in each part of the budget, as in what is used.
+#[test]
+fn shared_pages_are_resident_once() {
+    let Some(bench) = python("resident_once") else { return };
+    let forks = "import os, time\ndata = os.urandom(44 << 20)\nfor i in range(5):\n    if os.fork() == 0:\n        \
+                 time.sleep(3600)\nprint('ready', flush=True)\ntime.sleep(3600)\n";
+    bench.file("forks.py", forks);
+    let mut command = memfit_command();
+    command.args(["run", "-q", "-m", "60M", "--", PYTHON, "forks.py"]);
+    let tree = Tree::start(command, &bench.directory, true);
+    eventually("the children live", || tree.text().contains("ready"));
+    let mut last = Value::Null;
+    eventually("the parts are what is used", || {
+        let Some(ours) = live(memfit_command(), tree.root()) else { return false };
+        last = ours["now"].clone();
+        let bytes = |key: &str| last[key].as_u64().unwrap();
+        let parts = ["resident_bytes", "staged_bytes", "pool_bytes", "metadata_bytes"].map(bytes);
+        let paged = ours["evictions"]["pages"].as_u64() > Some(0);
+        paged && bytes("resident_bytes") > 20 * MIB && parts.iter().sum::<u64>() <= bytes("total_bytes")
+    });
+}
+
 /// After processes have ended in every way the pager holds nothing of them, and the next ones have
 /// the whole budget.
 #[test]
