@@ -396,7 +396,8 @@ fn summary(stats: &Stats) -> String {
     line.push_str(&format!("; {} paged out, {} faults", mib(evicted), stats.faults.total));
     let sum = |of: fn(&Codec) -> u64| stats.codecs.values().map(of).sum::<u64>();
     let (input, output) = (sum(|codec| codec.in_bytes), sum(|codec| codec.out_bytes));
-    if output > 0 {
+    // What was tried, and not stored so, is no saving.
+    if output > 0 && stats.evictions.compressed > 0 {
         line.push_str(&format!(", compressed {:.1}:1", input as f64 / output as f64));
     }
     line.push_str(&match stats.swap.write_bytes {
@@ -409,6 +410,16 @@ fn summary(stats: &Stats) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_summary_has_a_ratio_of_what_is_stored_compressed() {
+        let mut stats = Stats { budget_bytes: 64 << 20, ..Stats::default() };
+        (stats.evictions.pages, stats.swap.write_bytes) = (5000, 20 << 20);
+        stats.codecs.insert("lz4".into(), Codec { pages: 13, in_bytes: 53_248, out_bytes: 4551 });
+        assert!(!summary(&stats).contains("compressed"), "{}", summary(&stats));
+        stats.evictions.compressed = 13;
+        assert!(summary(&stats).contains(", compressed 11.7:1, 20M written to swap"), "{}", summary(&stats));
+    }
 
     #[test]
     fn the_largest_processes_are_kept() {
