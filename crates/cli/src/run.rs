@@ -68,7 +68,7 @@ pub fn run(args: &RunArgs, inherited: Inherited, serve: Serve) -> Result<i32, Fa
     let (swap_writes, endurance) = (args.swap.writes()?, args.swap.endurance()?);
     if outer_run_lives() {
         note(args, "joins the run that it is started in, whose budget holds; its own options are not used");
-        tell_not_recorded(args, "this run joins another one; give --record to that one");
+        tell_not_written(args, "this run joins another one; give the option to that one");
         return Err(execute(args, &inherited, env_with_stub()));
     }
     let missing = checks::kernel().into_iter().find(|check| check.status == Status::Missing);
@@ -77,7 +77,7 @@ pub fn run(args: &RunArgs, inherited: Inherited, serve: Serve) -> Result<i32, Fa
             return Err(refusal(&check));
         }
         eprintln!("memfit: runs the command unmanaged, without a budget: {}: {}", check.name, check.detail);
-        tell_not_recorded(args, "the command runs unmanaged");
+        tell_not_written(args, "the command runs unmanaged");
         return Err(execute(args, &inherited, env::vars_os().collect()));
     }
     let swap = swap::choose(&args.swap.places, args.swap.overwrite)?;
@@ -228,10 +228,16 @@ fn note(args: &RunArgs, text: &str) {
     }
 }
 
-/// Warns, also with --quiet: the user expects that file.
-fn tell_not_recorded(args: &RunArgs, why: &str) {
-    if let Some(path) = &args.record {
-        eprintln!("memfit: --record {}: nothing is recorded: {why}", path.display());
+/// Warns, also with --quiet: the user expects these files.
+fn tell_not_written(args: &RunArgs, why: &str) {
+    for (option, path, what) in [
+        ("--stats", &args.stats, "no statistics are written"),
+        ("--report", &args.report, "no page is written"),
+        ("--record", &args.record, "nothing is recorded"),
+    ] {
+        if let Some(path) = path {
+            eprintln!("memfit: {option} {}: {what}: {why}", path.display());
+        }
     }
     if args.advise.is_some() {
         eprintln!("memfit: --advise: no advice is given: {why}");

@@ -220,6 +220,16 @@ fn no_permission_is_told_with_the_fix() {
     assert_eq!(outcome.code, Some(0), "{}", outcome.err);
     assert_eq!(outcome.err.lines().count(), 1, "one warning: {}", outcome.err);
     assert!(outcome.err.starts_with("memfit: runs the command unmanaged"), "{}", outcome.err);
+    // What is not written is told.
+    let files = ["--stats", "/x/s", "--report", "/x/p", "--record", "/x/r", "--advise"];
+    let outcome = denied(&[&["--best-effort"], &files[..]].concat()).unwrap();
+    assert_eq!((outcome.code, outcome.err.lines().count()), (Some(0), 5), "{}", outcome.err);
+    for what in
+        ["--stats /x/s: no statistics are", "--report /x/p: no page is", "--record /x/r: nothing is", "--advise: no"]
+    {
+        let line = outcome.err.lines().find(|line| line.starts_with(&format!("memfit: {what}"))).unwrap();
+        assert!(line.ends_with(": the command runs unmanaged"), "{line}");
+    }
 }
 
 #[test]
