@@ -210,13 +210,12 @@ pub(crate) fn scheme_of(name: &str, text: &str, overrides: &[String]) -> Result<
 fn scheme_with_files(args: &RunArgs) -> Result<Scheme, Failure> {
     let name = args.scheme.as_deref().unwrap_or("memfit");
     let chosen = scheme(name, &args.set)?;
-    if !args.files {
-        return Ok(chosen);
+    let has_files = chosen.classes != Classes::Anonymous;
+    if (args.files || has_files) && !capability::has(capability::CAP_SYS_PTRACE) {
+        let what = if args.files { "--files".into() } else { format!("scheme {name}") };
+        note(args, &format!("{what}: without CAP_SYS_PTRACE the kernel keeps the pages of files"));
     }
-    if !capability::has(capability::CAP_SYS_PTRACE) {
-        note(args, "--files: without CAP_SYS_PTRACE the kernel keeps the pages of files");
-    }
-    if chosen.classes != Classes::Anonymous {
+    if !args.files || has_files {
         return Ok(chosen);
     }
     scheme_of(name, &memfit_scheme::to_toml(&chosen), &["classes=file-pooled".into()])

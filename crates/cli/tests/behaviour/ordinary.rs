@@ -185,6 +185,18 @@ fn bare_clones_with_fork_events() {
 
 /// The statistics and the table of running trees work for an ordinary user, too.
 #[test]
+fn schemes_and_options_that_page_files_are_told() {
+    let Some(bench) = Bench::ordinary("ordinary_files", &[]) else { return };
+    for (options, what) in [(&["--files"][..], "--files"), (&["-s", "ezswap"], "scheme ezswap"), (&[], "")] {
+        let mut command = bench.memfit();
+        command.args(["run", "-m", "32M", "--swap", "none"]).args(options).args(["--", "true"]);
+        let said = String::from_utf8(command.current_dir(&bench.directory).output().unwrap().stderr).unwrap();
+        let words = "without CAP_SYS_PTRACE the kernel keeps the pages of files";
+        assert_eq!(said.contains(&format!("memfit: {what}: {words}\n")), !what.is_empty(), "{options:?}: {said}");
+    }
+}
+
+#[test]
 fn stat_shows_his_tree() {
     let Some(bench) = Bench::ordinary("ordinary_stat", &[]) else { return };
     let user = bench.user.as_ref().expect("an ordinary user runs it");
