@@ -336,7 +336,7 @@ pub struct BackgroundArgs {
 /// Which processes.
 #[derive(Debug, Args)]
 pub struct ProcessArgs {
-    /// Processes of running trees; memfit stat -p lists them
+    /// Processes of running trees; memfit stat -p lists them. With -c also memfit run itself
     #[arg(required = true, value_name = "PID", value_parser = value_parser!(i32).range(1..))]
     pub pids: Vec<i32>,
 

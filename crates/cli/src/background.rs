@@ -22,8 +22,10 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// When trees cannot be listed. What fails for one process is reported on standard error and gives
 /// exit status 1.
 pub fn run(args: &ProcessArgs, what: What) -> Result<i32, Failure> {
-    let pids = all_pids(args)?;
+    let mut pids = all_pids(args)?;
     let trees = trees::running()?;
+    // With their descendants, those of memfit run itself are the programs of its tree.
+    pids.retain(|&pid| !args.children || !is_launcher(&trees, pid));
     let mut code = 0;
     // All are told first: their pages leave one process after another.
     let told: Vec<_> = pids.iter().map(|&pid| (pid, tell(&trees, Order { pid, what }))).collect();
@@ -62,8 +64,17 @@ fn all_pids(args: &ProcessArgs) -> Result<Vec<i32>, Failure> {
     Ok(pids)
 }
 
+/// Whether this is the process of `memfit run` itself, by which `memfit stat` names the tree.
+fn is_launcher(trees: &[Tree], pid: i32) -> bool {
+    trees.iter().any(|tree| tree.pid() == pid.to_string())
+}
+
 /// Passes an order to the tree of its process.
 fn tell(trees: &[Tree], order: Order) -> Result<&Tree, Trouble> {
+    if is_launcher(trees, order.pid) {
+        let advice = "name one of its processes, which memfit stat -p lists, or use -c for all of them";
+        return Err(Trouble::Other(format!("this is memfit run itself; {advice}")));
+    }
     let mut silent = None;
     for tree in trees {
         match tree.order(order) {

@@ -137,6 +137,28 @@ fn a_process_leaves_and_comes_back() {
     held.ends();
 }
 
+/// `memfit stat` names a tree by the process of `memfit run`, whose descendants are the programs.
+#[test]
+fn a_tree_is_named_by_its_run() {
+    let Some(held) = Held::start(Bench::new("background_run", &[PYTHON]), 1) else { return };
+    let tell = |words: &[&str]| {
+        let root = held.tree.root().to_string();
+        let out = held.bench.memfit().args(words).arg(root).output().unwrap();
+        (out.status.code(), [out.stdout, out.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat())
+    };
+    let (code, said) = tell(&["bg"]);
+    assert!(code == Some(1) && said.contains("this is memfit run itself; name one of its processes"), "{said}");
+    let (code, said) = tell(&["bg", "-c"]);
+    assert!(
+        code == Some(0) && said.contains(&format!("{} (python3): ", held.pid)) && said.contains(" left in "),
+        "{said}"
+    );
+    let (code, said) = tell(&["fg", "-c"]);
+    assert!(code == Some(0) && said.contains(" came back in "), "{said}");
+    held.is_right(0);
+    held.ends();
+}
+
 #[test]
 fn a_process_of_an_ordinary_user() {
     let Some(held) = Held::start(Bench::ordinary("background_ordinary", &[PYTHON]), 1) else { return };
