@@ -7,6 +7,7 @@
 use memfit_os::exec::ExecError;
 use std::ffi::OsStr;
 use std::fmt;
+use std::fs;
 use std::io;
 
 /// A reason to end.
@@ -47,12 +48,24 @@ impl Failure {
         }
         let reason = describe(&io::Error::from_raw_os_error(error.errno));
         let next = match error.errno {
-            libc::EACCES => format!("; if it is a program, make it executable: chmod +x {name}"),
+            libc::EACCES => return Self { code: 126, message: denied(&name, fs::metadata(program)) },
             libc::ENOEXEC => "; it is no program for this machine".into(),
             _ => String::new(),
         };
         Self { code: 126, message: format!("cannot execute {name}: {reason}{next}") }
     }
+}
+
+/// Why a file may not be executed. `there`: what the file is.
+fn denied(name: &str, there: io::Result<fs::Metadata>) -> String {
+    let why = match there {
+        Ok(file) if file.is_dir() => "it is a directory".to_owned(),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            "Permission denied; you may not search a directory on the way to it: namei -l shows which".to_owned()
+        }
+        _ => format!("Permission denied; if it is a program, make it executable: chmod +x {name}"),
+    };
+    format!("cannot execute {name}: {why}")
 }
 
 impl fmt::Display for Failure {
@@ -88,6 +101,9 @@ mod tests {
             denied.message,
             "cannot execute ./data: Permission denied; if it is a program, make it executable: chmod +x ./data"
         );
+        assert_eq!(failure("/etc", libc::EACCES).message, "cannot execute /etc: it is a directory");
+        let unreachable = super::denied("/root/x", Err(io::Error::from_raw_os_error(libc::EACCES)));
+        assert!(unreachable.contains("may not search a directory") && !unreachable.contains("chmod"), "{unreachable}");
         assert_eq!(failure("x", libc::E2BIG).code, 126);
     }
 

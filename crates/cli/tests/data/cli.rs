@@ -178,7 +178,7 @@ fn command_cannot_run() {
     run(&["--", "memfit-no-such-command"]).fails(127, &["command not found: memfit-no-such-command", "PATH"]);
     run(&["--", "/nonexistent/x"]).fails(127, &["/nonexistent/x"]);
     run(&["--", ""]).fails(127, &["command not found"]);
-    run(&["--", "/var/tmp"]).fails(126, &["cannot execute /var/tmp: Permission denied"]);
+    run(&["--", "/var/tmp"]).fails(126, &["cannot execute /var/tmp: it is a directory"]);
     let directory = directory("exec");
     let data = directory.join("data");
     fs::write(&data, "echo script \"$@\"\n").unwrap();
