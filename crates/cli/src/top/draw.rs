@@ -372,17 +372,17 @@ fn facts(stats: &Stats, rates: &Rates) -> Facts {
         ]
     };
     let back = rates.by_source.values()[1..].iter().sum::<f64>() + rates.around_pages;
-    let mut out = vec![
-        format!("{} out", bytes((rates.evicted_pages * 4096.0) as u64)),
-        format!("{} in", bytes((back * 4096.0) as u64)),
-    ];
-    let reasons = Rejected::<f64>::KEYS.iter().zip(rates.rejected.values());
-    out.extend(reasons.filter(|(_, rate)| *rate > 0.0).map(|(reason, rate)| match *reason {
+    let mut out =
+        vec![format!("{} out", byte_rate(rates.evicted_pages * 4096.0)), format!("{} in", byte_rate(back * 4096.0))];
+    let reasons = Rejected::<f64>::KEYS.iter().zip(rates.rejected.values()).filter(|(_, rate)| *rate > 0.0);
+    out.extend(reasons.enumerate().map(|(i, (reason, rate))| {
         // Shorter, for 80 columns.
-        "refaulted" => format!("{} wanted back", count(rate)),
-        _ => format!("{} {}", count(rate), reason.replace('_', " ")),
+        let reason = if *reason == "refaulted" { "wanted back".into() } else { reason.replace('_', " ") };
+        // Bytes are before it, and pages from there on.
+        let unit = if i == 0 { "pages/s: " } else { "" };
+        format!("{unit}{} {reason}", count(rate))
     }));
-    [("pages/s", out), ("pool", pool), ("codecs", codecs), ("swap", swap)]
+    [("paging", out), ("pool", pool), ("codecs", codecs), ("swap", swap)]
 }
 
 /// Columns of the facts beside the faults.

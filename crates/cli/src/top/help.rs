@@ -23,7 +23,7 @@ pub(super) const MEANINGS: [(&str, &str); 13] = [
     ("faults", "by where the page was: nowhere (zero), staged, filled with"),
     ("", "one word, in the pool, in the swap file, in a mapped file"),
     ("p50 p99 max", "time in the pager until the program goes on, since the start"),
-    ("pages/s", "memory taken out and brought back; pages not taken, and why"),
+    ("paging", "memory taken out and brought back; pages not taken, and why"),
     ("ratio", "bytes of pages to one byte that holds them"),
     ("codecs", "share of the pages compressed so, since the start"),
     ("warning", "the last one that was given, also when its cause is over"),

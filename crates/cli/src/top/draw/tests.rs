@@ -69,6 +69,7 @@ fn all_of_it_on_a_usual_terminal() {
         ],
     );
     assert!(!text.contains("wanted back"), "no page was kept for that");
+    holds(&text, &["paging   ", "M/s out  ", "/s in  pages/s: 2 not moved"]);
     let row = text.lines().find(|line| line.trim_start().starts_with('8')).unwrap();
     assert_eq!(row.split_whitespace().collect::<Vec<_>>(), ["8", "1.0M", "1.0M", "-", "-", "-", "?", "sh"]);
     assert_eq!(view.rows, (5, 2));
@@ -78,7 +79,7 @@ fn all_of_it_on_a_usual_terminal() {
 fn a_large_one_has_the_facts_beside() {
     let text = picture(&model(), &mut view(), 200, 50);
     let all = text.lines().find(|line| line.starts_with("all ")).unwrap();
-    assert!(all.contains("pages/s"), "{text}");
+    assert!(all.contains("paging"), "{text}");
     holds(&text, &["MEMORY", "p pid  r resident", "c command", "117M in 36.0M", "▄", "█"]);
 }
 
