@@ -39,6 +39,9 @@ use words::text;
 const SCHEMES: [&str; 4] = ["memfit", "zram", "zswap-zsmalloc", "swap"];
 /// Smaller budgets whose costs are shown, percent of the advised one.
 const LESS_PERCENT: [u64; 2] = [75, 50];
+/// Most times that the advised budget is raised because it misses the bound, and by which part.
+const RAISES: usize = 4;
+const RAISE_PART: u64 = 32;
 
 /// The options of an advice.
 pub struct Options<'a> {
@@ -99,6 +102,8 @@ pub struct Need {
     pub budget: u64,
     /// The smallest budget that keeps the bound in the simulation, bytes.
     pub by_bound: Option<u64>,
+    /// The working set needs more than that.
+    pub raised: bool,
     /// The simulated budget, bytes, without memory that is not paged.
     pub simulated: u64,
     /// Result of that simulation.
@@ -254,19 +259,19 @@ fn advise(mut subjects: Vec<Subject>, options: &Options<'_>) -> Result<Advice, F
         needs.push(need(subject, found, rows, chosen, &scheme, options)?);
     }
     needs.sort_by_key(|need| std::cmp::Reverse(need.budget));
-    let budget = needs[0].budget;
-    // Simulate each workload in the common budget: its pool and swap tier have other sizes there.
-    let mut peaks = Vec::new();
-    for need in &mut needs {
-        let wanted = |budget, swap| Wanted { scheme: Arc::clone(&scheme), budget, swap };
-        let simulated = match need.subject.basis {
-            Basis::Faults { budget } => budget,
-            _ => budget.saturating_sub(need.besides()).max(BUDGET_MIN),
+    let mut budget = needs[0].budget;
+    let mut peaks = in_common(&mut needs, budget, &scheme, options)?;
+    // Between two budgets that keep the bound can be one that does not.
+    for _ in 0..RAISES {
+        let misses = |need: &Need| {
+            let slowdown = need.outcome.slowdown().unwrap_or(1.0);
+            need.by_bound.is_some() && slowdown > options.simulated.bound()
         };
-        let rows = need.subject.simulate(&[wanted(simulated, true), wanted(simulated, false)], options)?;
-        let [with, without] = <[Row; 2]>::try_from(rows).unwrap_or_else(|_| unreachable!("two were wanted"));
-        (need.simulated, need.outcome) = (simulated, with.outcome);
-        peaks.push(without.outcome);
+        if !needs.iter().any(misses) || needs.iter().any(|need| matches!(need.subject.basis, Basis::Faults { .. })) {
+            break;
+        }
+        budget = whole(budget + budget / RAISE_PART);
+        peaks = in_common(&mut needs, budget, &scheme, options)?;
     }
     let most = |of: fn(&Outcome) -> u64| needs.iter().map(|need| of(&need.outcome)).max().unwrap_or(0);
     let (pool, swap) = (most(|o| o.tally.peak_pool_bytes), most(in_swap));
@@ -278,6 +283,29 @@ fn advise(mut subjects: Vec<Subject>, options: &Options<'_>) -> Result<Advice, F
     let device = Arc::clone(&options.device);
     let slowdown = options.simulated.slowdown;
     Ok(Advice { slowdown, scheme, budget, device, needs, costs, without_swap, pool, swap, contents })
+}
+
+/// Simulates each workload in the common budget: its pool and swap tier have other sizes there.
+/// Returns the results without a swap tier.
+fn in_common(
+    needs: &mut [Need],
+    budget: u64,
+    scheme: &Arc<Scheme>,
+    options: &Options<'_>,
+) -> Result<Vec<Outcome>, Failure> {
+    let mut without_swap = Vec::new();
+    for need in needs {
+        let wanted = |budget, swap| Wanted { scheme: Arc::clone(scheme), budget, swap };
+        let simulated = match need.subject.basis {
+            Basis::Faults { budget } => budget,
+            _ => budget.saturating_sub(need.besides()).max(BUDGET_MIN),
+        };
+        let rows = need.subject.simulate(&[wanted(simulated, true), wanted(simulated, false)], options)?;
+        let [with, without] = <[Row; 2]>::try_from(rows).unwrap_or_else(|_| unreachable!("two were wanted"));
+        (need.simulated, need.outcome) = (simulated, with.outcome);
+        without_swap.push(without.outcome);
+    }
+    Ok(without_swap)
 }
 
 /// Leaves out recordings without accesses, which say nothing of other budgets, unless all are so.
@@ -321,16 +349,29 @@ fn need(
             subject.known.name
         )));
     }
-    let mut need = Need { subject, budget: 0, by_bound, simulated, outcome, found, rows };
-    let all = need.all(scheme);
+    let raised = by_bound.is_some_and(|bound| simulated > bound) && subject.working_set_at_most() > 0;
+    let mut need = Need { subject, budget: 0, by_bound, raised, simulated, outcome, found, rows };
     let budget = match (need.subject.basis, by_bound) {
         // The budget of the recorded run, which includes memory that is not paged.
         (Basis::Faults { budget }, Some(_)) => whole(budget),
-        (_, Some(_)) => whole(simulated + need.besides()).min(all),
-        (_, None) => all,
+        (Basis::Faults { .. }, None) => need.all(scheme),
+        _ => at_most_all(&need, scheme, options)?,
     };
     need.budget = budget.max(BUDGET_MIN_BYTES);
     Ok(need)
+}
+
+/// The simulated budget with what is not paged, or the one with room for all pages if that is less
+/// and the program is as quick there: watermarks and tables of a small sample take more.
+fn at_most_all(need: &Need, scheme: &Arc<Scheme>, options: &Options<'_>) -> Result<u64, Failure> {
+    let (wants, all) = (whole(need.simulated + need.besides()), need.all(scheme));
+    if all >= wants {
+        return Ok(if need.by_bound.is_some() { wants } else { all });
+    }
+    let budget = all.saturating_sub(need.besides()).max(BUDGET_MIN);
+    let row = need.subject.simulate(&[Wanted { scheme: Arc::clone(scheme), budget, swap: true }], options)?.remove(0);
+    let slowdowns = (row.outcome.slowdown(), need.outcome.slowdown());
+    Ok(choice::of_two(wants, all, slowdowns, options.simulated.bound()))
 }
 
 /// The costs of the advised budget and of others.

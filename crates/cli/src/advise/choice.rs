@@ -20,6 +20,15 @@ pub fn whole(bytes: u64) -> u64 {
     bytes.next_multiple_of(STEP)
 }
 
+/// The budget with room for `all` pages if the program is quick enough there, or as quick as in
+/// what it `wants`, which is more. `slowdowns`: in the two, if they are known.
+pub fn of_two(wants: u64, all: u64, slowdowns: (Option<f64>, Option<f64>), bound: f64) -> u64 {
+    match slowdowns {
+        (Some(in_all), in_wants) if in_all > in_wants.map_or(bound, |slowdown| slowdown.max(bound)) => wants,
+        _ => all,
+    }
+}
+
 /// Index of the scheme to take: the first one, unless another keeps the bound in a clearly smaller
 /// budget. For each scheme its most demanding workload counts. `found`: for each workload, the
 /// answers by scheme. `judged`: whether the sizes under a scheme's codecs are known.

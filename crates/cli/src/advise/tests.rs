@@ -1,6 +1,6 @@
 //! The choice and the words.
 
-use super::choice::{at_most, scheme, swap_size, whole};
+use super::choice::{at_most, of_two, scheme, swap_size, whole};
 use super::files::command_line;
 use super::words::{headline, text};
 use super::*;
@@ -35,6 +35,17 @@ fn the_first_scheme_is_taken_unless_another_is_clearly_better() {
     // What counts is the workload that wants most of the scheme.
     assert_eq!(chosen(&[&[mib(100), mib(50)], &[mib(100), mib(99)]]), 0);
     assert_eq!(chosen(&[&[mib(100), mib(50)], &[mib(60), None]]), 0, "it must do for all of them");
+}
+
+/// A small sample can want more than its pages seem to take.
+#[test]
+fn room_for_all_pages_is_advised_only_where_it_keeps_the_bound() {
+    let mib = |n: u64| n << 20;
+    let chosen = |in_all, in_wants| of_two(mib(60), mib(57), (Some(in_all), Some(in_wants)), 1.1);
+    assert_eq!([chosen(1.05, 1.02), chosen(1.85, 1.09)], [mib(57), mib(60)]);
+    // None keeps it.
+    assert_eq!([chosen(1.41, 1.41), chosen(1.41, 1.2)], [mib(57), mib(60)]);
+    assert_eq!(of_two(2, 1, (None, None), 1.1), 1);
 }
 
 #[test]

@@ -48,6 +48,10 @@ pub fn headline(advice: &Advice) -> String {
         Basis::Faults { budget: had } => {
             format!("{what}: more than the {} that it had{slower}; {budget} have room for everything.", human(had))
         }
+        _ if advice.worst().outcome.slowdown().is_some_and(|slowdown| slowdown > 1.0 + advice.slowdown / 100.0) => {
+            let room = if advice.saves() { "is the best of them" } else { "are room for all that it has" };
+            format!("{what}: no budget that was tried keeps it at most {bound} slower. {budget} {room}{slower}.")
+        }
         _ if !advice.saves() && advice.worst().by_bound.is_some() => {
             format!("{what}: give it {budget}, room for all that it has: it uses nearly all of it again and again.")
         }
@@ -163,8 +167,7 @@ fn bound(advice: &Advice) -> Option<String> {
 /// Says that the working set decides and not the bound; empty if the bound decides.
 fn raised(advice: &Advice) -> String {
     let need = advice.worst();
-    let raised = need.by_bound.is_some_and(|bound| need.simulated > bound + bound / 100);
-    match raised && matches!(need.subject.basis, Basis::Accesses { .. }) {
+    match need.raised && matches!(need.subject.basis, Basis::Accesses { .. }) {
         true => format!(
             " But it uses {} again within {} s, how often the recording cannot tell: these shall stay in memory, and so it gets more.",
             at_most(&need.subject),

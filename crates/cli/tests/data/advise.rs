@@ -94,6 +94,18 @@ fn a_recording_without_accesses_tells_of_its_own_budget_alone() {
     assert!(output.status.success() && text(&output.stderr).contains("little: is left out"), "{output:?}");
 }
 
+#[test]
+fn a_bound_that_no_budget_keeps_is_said() {
+    let here = Directory::new("none");
+    let said = text(&advise(&here.0, &["scan:pages=64M,passes=2", "-s", "memfit", "--slowdown", "1"]).stdout);
+    let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        words.contains("no budget that was tried keeps it at most 1.0 % slower. 67 MiB are room for all"),
+        "{said}"
+    );
+    fails(&here.0, &[SMALL, "--json", "-", "--toml", "-"], 2, &["--toml - and --json -: only one of them"]);
+}
+
 fn fails(directory: &Path, words: &[&str], code: i32, parts: &[&str]) {
     let output = advise(directory, words);
     let said = text(&output.stderr);
