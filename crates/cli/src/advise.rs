@@ -22,7 +22,7 @@ use crate::run::BUDGET_MIN_BYTES;
 use crate::sim::curve::{find, Found};
 use crate::sim::page;
 use crate::sim::table::Row;
-use crate::sim::BUDGET_MIN;
+use crate::sim::{one_on_stdout, BUDGET_MIN};
 use choice::{contents, in_swap, most_evicted, swap_size, whole, Contents};
 use files::{json, toml};
 use memfit_core::scheme::Scheme;
@@ -188,6 +188,7 @@ impl Advice {
 /// When the command line is wrong, a recording cannot be used or says too little, or a file cannot
 /// be written.
 pub fn run(args: &AdviseArgs) -> Result<i32, Failure> {
+    one_on_stdout(&[("--toml", &args.toml), ("--json", &args.json)])?;
     let is_stdout = |path: &Path| path.as_os_str() == "-";
     let file = args.toml.as_deref().filter(|path| !is_stdout(path));
     let options = Options::new(&args.simulated, &args.scheme, file)?;

@@ -72,6 +72,7 @@ pub fn run(args: &SimArgs) -> Result<i32, Failure> {
         Some(Size::Bytes(bytes)) => bytes,
         Some(size) => return Err(Failure::usage(format!("--swap-size {size}: it is a number of bytes, such as 4G"))),
     };
+    one_on_stdout(&[("--json", &args.json), ("--csv", &args.csv)])?;
     let sets = combinations(&args.set)?;
     let outputs = Outputs::open(args)?;
     let bound = args.simulated.bound();
@@ -114,6 +115,21 @@ struct Outputs {
 
 fn is_stdout(path: &Option<PathBuf>) -> bool {
     path.as_ref().is_some_and(|path| path.as_os_str() == "-")
+}
+
+/// Refuses two texts for standard output, where nobody could tell them apart.
+///
+/// # Errors
+/// When more than one of these options has `-`.
+pub fn one_on_stdout(options: &[(&str, &Option<PathBuf>)]) -> Result<(), Failure> {
+    let names: Vec<&str> = options.iter().filter(|(_, path)| is_stdout(path)).map(|(name, _)| *name).collect();
+    match names.len() {
+        0 | 1 => Ok(()),
+        _ => Err(Failure::usage(format!(
+            "{}: only one of them can be written to standard output; name a file for the other",
+            names.iter().map(|name| format!("{name} -")).collect::<Vec<_>>().join(" and ")
+        ))),
+    }
 }
 
 impl Outputs {

@@ -187,6 +187,9 @@ fn what_cannot_be_right_is_said_with_a_reason() {
     fails(&[SMALL, "--swap-size", "10%"], 2, &["--swap-size"]);
     fails(&[SMALL, "--residents", "recorded"], 2, &["was not recorded"]);
     fails(&[SMALL, "-j", "0"], 2, &["1 to 1024"]);
+    fails(&[SMALL, "--json", "-", "--csv", "-"], 2, &["--json - and --csv -: only one of them", "standard output"]);
+    fails(&["zipf:skew=-1"], 2, &["skew=-1: it goes from 0 to "]);
+    fails(&["zipf:skew=x"], 2, &["skew=x: not a number; it goes from 0 to "]);
     fails(&[SMALL, "--slowdown", "x"], 2, &["percentage"]);
     for option in ["--json", "--csv", "--parquet", "--report"] {
         fails(&[SMALL, option, "/nonexistent/out"], 1, &[option, "cannot be written"]);

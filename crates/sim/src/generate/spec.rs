@@ -159,19 +159,20 @@ fn read(param: &'static Param, text: &str) -> Result<f64, SpecError> {
         Unit::Count | Unit::Nanoseconds | Unit::Milliseconds => (number(text), true),
     };
     let Param { min, max, .. } = param;
+    let range = match param.unit {
+        Unit::Pages => format!("it goes from {min} to {max} pages of 4 KiB"),
+        _ => format!("it goes from {min} to {max}"),
+    };
     let value = value.ok_or_else(|| match param.unit {
-        Unit::Pages => wrong("not a number of pages, nor a size such as 154M".into()),
-        _ => wrong("not a number".into()),
+        _ if text.strip_prefix('-').and_then(number).is_some() => wrong(range.clone()),
+        Unit::Pages => wrong(format!("not a number of pages, nor a size such as 154M; {range}")),
+        _ => wrong(format!("not a number; {range}")),
     })?;
     if whole && value.fract() != 0.0 {
         return Err(wrong("not a whole number".into()));
     }
     if !(*min..=*max).contains(&value) {
-        let range = match param.unit {
-            Unit::Pages => format!("from {min} to {max} pages of 4 KiB"),
-            _ => format!("from {min} to {max}"),
-        };
-        return Err(wrong(format!("it goes {range}")));
+        return Err(wrong(range));
     }
     Ok(value)
 }
