@@ -203,6 +203,14 @@ fn combinations(sets: &[String]) -> Result<Vec<Vec<String>>, Failure> {
     Ok(all)
 }
 
+/// How to simulate a workload with its touches, when its recording has none.
+fn with_touches(recorded: &RecordingInfo) -> String {
+    match recorded.generated {
+        true => format!("it is generated: simulate the workload itself, {}", recorded.command.join(" ")),
+        false => "record it with --record-access".into(),
+    }
+}
+
 /// A setup, and its names in the results.
 struct NamedSetup {
     setup: Setup,
@@ -265,16 +273,19 @@ impl Sim<'_> {
     fn warn(&self, known: &KnownWorkload) -> Result<(), Failure> {
         let simulated = self.residents(known)? == Residents::Simulated;
         match &known.recorded {
-            Some(RecordingInfo { sampled: None, .. }) if simulated => self.progress.say(&format!(
-                "memfit: {}: has no touches of pages that were in memory, so that all costs are too low; record it with \
-                 --record-access",
-                known.name
+            Some(info @ RecordingInfo { sampled: None, .. }) if simulated => self.progress.say(&format!(
+                "memfit: {}: has no touches of pages that were in memory, so that all costs are too low; {}",
+                known.name,
+                with_touches(info)
             )),
-            Some(RecordingInfo { sampled: None, .. }) if self.args.curve || !self.args.memory.is_empty() => self.progress.say(&format!(
-                "memfit: {}: the pages in memory are those of the run in every budget, as the recording has no touches of them; \
-                 record it with --record-access",
-                known.name
-            )),
+            Some(info @ RecordingInfo { sampled: None, .. }) if self.args.curve || !self.args.memory.is_empty() => {
+                self.progress.say(&format!(
+                    "memfit: {}: the pages in memory are those of the run in every budget, as the recording has no touches \
+                     of them; {}",
+                    known.name,
+                    with_touches(info)
+                ));
+            }
             _ => {}
         }
         Ok(())

@@ -28,7 +28,7 @@ pub struct Head {
     pub swap: bool,
     /// As in [`Tunables`]: pairs of the first block and the block after the last one.
     pub blocks: Vec<[u32; 2]>,
-    /// Seconds since 1970 when the run began.
+    /// Seconds since 1970 when the run began; 0: a simulation was recorded.
     pub started: u64,
     /// The command.
     pub command: Vec<String>,
@@ -73,6 +73,11 @@ impl Head {
             started,
             command,
         }
+    }
+
+    /// Whether a simulation was recorded, and not a run.
+    pub fn is_generated(&self) -> bool {
+        self.started == 0
     }
 
     /// The tunables for a core that makes the same decisions.

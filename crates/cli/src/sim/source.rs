@@ -23,6 +23,8 @@ pub enum Source {
 pub struct RecordingInfo {
     /// The command that was recorded.
     pub command: Vec<String>,
+    /// A simulation of a generated workload was recorded, and not a run.
+    pub generated: bool,
     /// Its scheme.
     pub scheme: Arc<Scheme>,
     /// Its budget, bytes.
@@ -131,6 +133,7 @@ impl KnownWorkload {
             None => None,
         };
         let recorded = Some(RecordingInfo {
+            generated: head.is_generated(),
             command: head.command,
             scheme: tunables.scheme,
             budget: head.budget_bytes,

@@ -230,7 +230,10 @@ fn text(path: &Path, head: &Head, seen: &Seen, ending: &str, length: Option<u64>
         let _ = writeln!(out, "  {name:10} {value}");
     };
     line("command", command);
-    line("recorded", format!("{} by memfit {}", utc(head.started), head.memfit));
+    match head.is_generated() {
+        true => line("generated", format!("by memfit {}", head.memfit)),
+        false => line("recorded", format!("{} by memfit {}", utc(head.started), head.memfit)),
+    }
     line("scheme", format!("{}, budget {}{pages}", scheme_name(head), human(head.budget_bytes)));
     line("run time", format!("{:.1} s", seen.run_ns as f64 / 1e9));
     line("processes", format!("{} paged, at most {} at once", grouped(seen.processes), grouped(seen.most_processes)));

@@ -196,6 +196,20 @@ fn what_cannot_be_right_is_said_with_a_reason() {
     }
 }
 
+/// It has no date, and no run that could be recorded otherwise.
+#[test]
+fn a_generated_recording_is_no_run() {
+    let directory = Directory::new("generated");
+    let file = directory.file("g.memfit");
+    let memfit = |words: &[&str]| Command::new(env!("CARGO_BIN_EXE_memfit")).args(words).output().unwrap();
+    assert!(memfit(&["trace", "generate", SMALL, "-m", "8M", "-o", &file]).status.success());
+    let said = String::from_utf8(memfit(&["trace", "info", &file]).stdout).unwrap();
+    assert!(said.contains("  generated  by memfit ") && !said.contains("1970"), "{said}");
+    let said = String::from_utf8(sim(&[&file, "-m", "50%"]).stderr).unwrap();
+    assert!(said.contains("it is generated: simulate the workload itself, zipf:pages=4096,"), "{said}");
+    assert!(!said.contains("--record-access"), "{said}");
+}
+
 #[test]
 fn bad_recordings_are_named_with_the_byte() {
     let directory = Directory::new("bad");
