@@ -110,10 +110,11 @@ pub struct RunArgs {
     ///
     /// Without this option it is 90 % of the memory limit of the control group if there is one,
     /// after about 3M are deducted for memfit's code, else 75 % of RAM.
-    #[arg(short, long, value_name = "SIZE|PCT", value_parser = size_parsing::parse)]
+    #[arg(short, long, value_name = "SIZE|PCT", value_parser = size_parsing::parse, allow_hyphen_values = true)]
     pub memory: Option<Size>,
 
-    /// How pages are kept: the name of a preset or a TOML file
+    /// How pages are kept: the name of a preset, or a TOML file, whose path contains a / or ends in
+    /// .toml
     #[arg(short, long, value_name = "NAME|FILE", value_hint = ValueHint::FilePath)]
     pub scheme: Option<String>,
 
@@ -382,7 +383,7 @@ pub struct SimArgs {
     #[arg(long, value_enum, value_name = "WHICH")]
     pub residents: Option<ResidentsArg>,
 
-    /// Size of the swap tier; 0: there is none
+    /// Size of the swap tier in bytes; 0: there is none, as memfit run --swap none
     #[arg(long, value_name = "SIZE", value_parser = size_parsing::parse)]
     pub swap_size: Option<Size>,
 

@@ -1,7 +1,7 @@
 //! The options of `memfit run` about the swap tier.
 
 use crate::errors::Failure;
-use crate::size_parsing::{self, Size};
+use crate::size_parsing::{self, human, Size};
 use clap::{Args, ValueHint};
 use std::path::{Path, PathBuf};
 
@@ -23,8 +23,9 @@ pub struct SwapArgs {
     #[arg(long = "swap-overwrite", requires = "swap")]
     pub overwrite: bool,
 
-    /// Largest size of the swap tier, of each place if there are several; written as the budget
+    /// Largest size of the swap tier, of each place if there are several; 4M at least
     ///
+    /// Written as the budget: a percentage is of the cgroup memory limit or RAM, not of the disk.
     /// By default half of the free space of the place's file system, or a whole block device, at
     /// most 64 GiB.
     #[arg(long = "swap-size", value_name = "SIZE", value_parser = size_parsing::parse)]
@@ -50,6 +51,8 @@ pub struct SwapArgs {
     endurance: Option<Size>,
 }
 
+/// The smallest swap tier: the log needs free segments of 256 KiB to make room.
+const LEAST_SIZE: u64 = 4 << 20;
 /// The least that may be written in a day: less is not worth a swap tier.
 const LEAST_WRITES: u64 = 16 << 20;
 
@@ -57,12 +60,16 @@ impl SwapArgs {
     /// Largest size of each place, bytes; a percentage is of `base_bytes`.
     ///
     /// # Errors
-    /// It is 0, or there shall be no swap tier.
+    /// It is too small, or there shall be no swap tier.
     pub fn size(&self, base_bytes: u64) -> Result<Option<u64>, Failure> {
         let Some(size) = self.size else { return Ok(None) };
         self.is_not_none("--swap-size")?;
         match size.resolve(base_bytes) {
             0 => Err(Failure::usage("--swap-size 0: to run without a swap tier use --swap none")),
+            bytes if bytes < LEAST_SIZE => Err(Failure::usage(format!(
+                "--swap-size {size}: it is too small; the least is {}: use --swap-size 4M or more, or --swap none",
+                human(LEAST_SIZE)
+            ))),
             bytes => Ok(Some(bytes)),
         }
     }

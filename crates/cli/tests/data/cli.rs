@@ -99,8 +99,10 @@ fn bad_sizes() {
     run(&["-m", "5X", "true"]).fails(2, &["'5X'", "--memory", "'X' is not a unit", "K, M, G or T", "percentage"]);
     run(&["-m", "lots", "true"]).fails(2, &["'lots'", "does not start with a number"]);
     run(&["-m", "150%", "true"]).fails(2, &["'150%'", "at most 100"]);
+    run(&["-m", "-5M", "true"]).fails(2, &["'-5M' for '--memory", "it does not start with a number"]);
     run(&["--swap-size", "", "true"]).fails(2, &["--swap-size", "does not start with a number"]);
     run(&["--swap-size", "0", "true"]).fails(2, &["--swap-size 0", "--swap none"]);
+    run(&["--swap-size", "1K", "true"]).fails(2, &["--swap-size 1 KiB: it is too small", "the least is 4 MiB"]);
     run(&["--swap", "none", "--swap-size", "1G", "true"]).fails(2, &["no meaning"]);
     run(&["--swap", "none", "--swap-writes", "1G", "true"]).fails(2, &["--swap-writes has no meaning"]);
     run(&["--swap-writes", "1M", "true"]).fails(2, &["--swap-writes 1 MiB", "16M or more"]);
