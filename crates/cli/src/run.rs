@@ -188,8 +188,10 @@ pub(crate) fn scheme(name: &str, overrides: &[String]) -> Result<Scheme, Failure
             .map_err(|error| Failure::system(&format!("read the scheme {name}"), &error))?,
         _ => {
             let names = PRESETS.iter().map(|preset| preset.name).collect::<Vec<_>>().join(", ");
-            let advice = "or a file, such as my.toml";
-            return Err(Failure::usage(format!("there is no scheme {name}; there are: {names}; {advice}")));
+            let file =
+                if Path::new(name).exists() { format!("the file of that name is ./{name}; ") } else { String::new() };
+            let advice = "the path of a file contains a / or ends in .toml";
+            return Err(Failure::usage(format!("there is no scheme {name}; {file}there are: {names}; {advice}")));
         }
     };
     scheme_of(name, &text, overrides)

@@ -170,6 +170,14 @@ fn scheme_file_not_found() {
     if can_run() {
         run(&["-s", "./none.toml", "true"]).fails(1, &["./none.toml", "No such file"]);
     }
+    // A file of that name is one only by its path.
+    let directory = directory("scheme");
+    fs::write(directory.join("t.py"), "").unwrap();
+    let words = ["sim", "zipf:pages=4M,accesses=10", "-s", "t.py"];
+    let outcome: Outcome = memfit().args(words).current_dir(&directory).output().unwrap().into();
+    outcome.fails(2, &["there is no scheme t.py; the file of that name is ./t.py", "contains a / or ends in .toml"]);
+    call(&words).fails(2, &["there is no scheme t.py; there are: memfit, "]);
+    fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]
