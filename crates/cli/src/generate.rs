@@ -45,7 +45,22 @@ fn bare(full: &clap::Command) -> clap::Command {
 }
 
 fn manual_pages(directory: &Path) -> io::Result<()> {
-    clap_mangen::generate_to(visible(), directory)
+    let mut all = visible();
+    all.build();
+    manual_page(&all, directory)
+}
+
+/// The page of a command, and those of its commands. The synopsis is the usage of `--help`: clap's
+/// own has options without their values.
+fn manual_page(command: &clap::Command, directory: &Path) -> io::Result<()> {
+    for command in command.get_subcommands().filter(|command| !command.is_hide_set()) {
+        manual_page(command, directory)?;
+    }
+    let mut command = command.clone();
+    let usage = command.render_usage().to_string();
+    let command = command.override_usage(usage.trim_start_matches("Usage: ").to_owned());
+    let page = clap_mangen::Man::new(command).source(concat!("memfit ", env!("CARGO_PKG_VERSION")));
+    page.generate_to(directory).map(drop)
 }
 
 #[cfg(test)]
@@ -80,6 +95,9 @@ mod tests {
             // memfit trace generate is another command, and not hidden.
             assert!(!content.replace("__trace__subcmd__generate", "").contains("__generate"), "{file}");
         }
+        let page = std::fs::read_to_string(directory.join("memfit-run.1")).unwrap();
+        assert!(page.contains(concat!("\"memfit ", env!("CARGO_PKG_VERSION"), "\"")), "{page}");
+        assert!(page.contains(" [OPTIONS] <COMMAND>...\n"), "{page}");
         std::fs::remove_dir_all(&directory).unwrap();
         assert_eq!(run(&GenerateArgs { what: Generated::Man, directory }).unwrap_err().code, 1);
     }

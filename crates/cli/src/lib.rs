@@ -85,7 +85,10 @@ fn tell(error: &clap::Error) -> i32 {
         let _ = error.print();
         return 0;
     }
+    // After `--` stands the command: what clap advises would run a program of that name.
     let text = error.render().to_string();
+    let lines = text.split_inclusive('\n').filter(|line| !line.starts_with("  tip: to pass '"));
+    let text = lines.collect::<String>().replace("\n\n\n", "\n\n");
     match text.strip_prefix("error: ") {
         Some(message) => eprint!("memfit: {message}"),
         None => eprint!("{text}"),

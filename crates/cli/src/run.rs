@@ -252,10 +252,19 @@ fn tell_setup(args: &RunArgs, budget: &Budget, swap: &SwapChoice) {
     }
     if args.verbose {
         let swap = swap::place_names(swap);
-        let share = budget.bytes as f64 * 100.0 / budget.base_bytes as f64;
+        let share = percent(budget.bytes as f64 * 100.0 / budget.base_bytes as f64);
         let scheme = args.scheme.as_deref().unwrap_or("memfit");
         let bytes = human(budget.bytes);
-        note(args, &format!("budget {bytes} ({share:.0} % of {}), scheme {scheme}, swap {swap}", budget.base));
+        note(args, &format!("budget {bytes} ({share} of {}), scheme {scheme}, swap {swap}", budget.base));
+    }
+}
+
+/// Two digits of small shares.
+fn percent(share: f64) -> String {
+    match share {
+        ..0.095 => "less than 0.1 %".into(),
+        ..9.95 => format!("{share:.1} %"),
+        _ => format!("{share:.0} %"),
     }
 }
 
@@ -323,6 +332,11 @@ mod tests {
         let half = Some(Size::Percent(50.0));
         assert_eq!(Budget::from(half, 8 << 30, limit(2 << 30), 3 << 20).unwrap().bytes, 1 << 30);
         assert_eq!(Budget::from(half, 8 << 30, None, 3 << 20).unwrap().bytes, 4 << 30);
+    }
+
+    #[test]
+    fn small_shares_are_not_nothing() {
+        assert_eq!([0.01, 0.2, 9.94, 75.0].map(percent), ["less than 0.1 %", "0.2 %", "9.9 %", "75 %"]);
     }
 
     #[test]

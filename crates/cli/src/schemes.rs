@@ -51,9 +51,16 @@ fn list_axis(out: &mut String, axis: &Axis) {
 }
 
 fn list_number(out: &mut String, number: &Number) {
-    let Number { key, help, unit, default, min, max, .. } = number;
-    let _ = writeln!(out, "\n  {key}: {min} to {max} {unit}, default {default}");
+    let Number { key, help, default, .. } = number;
+    let _ = writeln!(out, "\n  {key}: {}, default {default}", range(number));
     let _ = writeln!(out, "    {}", wrapped(&format!("{help}."), 4));
+}
+
+fn range(Number { unit, min, max, .. }: &Number) -> String {
+    match memfit_scheme::is_switch(unit) {
+        true => unit.to_string(),
+        false => format!("{min} to {max} {unit}"),
+    }
 }
 
 /// A name and its text beside it.
@@ -74,6 +81,7 @@ mod tests {
             assert!(text.contains(name), "{name}");
         }
         assert_eq!(text.lines().find(|line| line.chars().count() > WIDTH), None);
+        assert!(text.contains("\n  admission.offered_window: 0 or 1, default 0\n"), "{text}");
     }
 
     #[test]

@@ -17,7 +17,10 @@ const IN_RAM_ADVICE: &str = "pages put there would stay in RAM and save nothing;
 #[must_use]
 pub fn place_names(choice: &SwapChoice) -> String {
     match choice {
-        SwapChoice::Auto => "chosen automatically".into(),
+        SwapChoice::Auto => match probe::default_swap_directory() {
+            Some(path) => format!("in {}, chosen automatically", path.display()),
+            None => "none, as no directory on a disk has room".into(),
+        },
         SwapChoice::None => "none".into(),
         SwapChoice::Paths(paths) => {
             paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", then ")

@@ -378,10 +378,10 @@ pub fn report(desk: &Arc<Desk>, ended: &ToPager) -> (Option<Box<Course>>, Box<St
 }
 
 fn mib(bytes: u64) -> String {
-    if bytes >= 10 << 30 {
-        format!("{:.1}G", bytes as f64 / (1u64 << 30) as f64)
-    } else {
-        format!("{}M", bytes.div_ceil(1 << 20))
+    match bytes {
+        0..0x2_8000_0000 => format!("{}M", bytes.div_ceil(1 << 20)),
+        0..0xA00_0000_0000 => format!("{:.1}G", bytes as f64 / (1u64 << 30) as f64),
+        _ => format!("{:.1}T", bytes as f64 / (1u64 << 40) as f64),
     }
 }
 
@@ -419,6 +419,12 @@ mod tests {
         assert!(!summary(&stats).contains("compressed"), "{}", summary(&stats));
         stats.evictions.compressed = 13;
         assert!(summary(&stats).contains(", compressed 11.7:1, 20M written to swap"), "{}", summary(&stats));
+    }
+
+    #[test]
+    fn sizes_of_the_summary_are_short() {
+        let all = [0, 1, 48 << 20, 10 << 30, 999 << 40].map(mib);
+        assert_eq!(all, ["0M", "1M", "48M", "10.0G", "999.0T"]);
     }
 
     #[test]

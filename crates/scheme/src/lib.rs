@@ -273,5 +273,13 @@ fn kind_key(axis: &Axis) -> String {
 }
 
 fn allowed_range(number: &Number) -> String {
-    format!("{}, {} to {}", number.unit, number.min, number.max)
+    match is_switch(number.unit) {
+        true => number.unit.into(),
+        false => format!("{}, {} to {}", number.unit, number.min, number.max),
+    }
+}
+
+/// Whether a unit names all values that a number can have.
+pub fn is_switch(unit: &str) -> bool {
+    unit == "0 or 1"
 }

@@ -1,6 +1,6 @@
 //! From a scheme to TOML.
 
-use super::{allowed_range, axes, numbers_of, sections};
+use super::{allowed_range, axes, is_switch, numbers_of, sections};
 use memfit_core::scheme::{Choice, Scheme};
 use std::fmt::Write;
 
@@ -29,7 +29,8 @@ pub fn to_toml(scheme: &Scheme) -> String {
         }
         for (number, field) in numbers_of(section) {
             comment(&mut out, &format!("{}.", number.help));
-            comment(&mut out, &format!("In {}, default {}.", allowed_range(number), number.default));
+            let unit = if is_switch(number.unit) { "" } else { "In " };
+            comment(&mut out, &format!("{unit}{}, default {}.", allowed_range(number), number.default));
             let _ = writeln!(out, "{field} = {}", number.value(scheme));
         }
     }

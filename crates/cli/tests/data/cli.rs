@@ -72,6 +72,10 @@ fn can_run() -> bool {
 
 #[test]
 fn usage_errors() {
+    // A command of that name would be run.
+    let outcome = run(&["--foo", "--", "true"]);
+    outcome.fails(2, &["unexpected argument '--foo' found"]);
+    assert!(!outcome.err.contains("tip"), "{}", outcome.err);
     call(&["rum"]).fails(2, &["unrecognized subcommand 'rum'", "'run'", "--help"]);
     call(&["run"]).fails(2, &["<COMMAND>"]);
     call(&["run", "--memroy", "1G", "--", "true"]).fails(2, &["unexpected argument '--memroy'", "'--memory'"]);
