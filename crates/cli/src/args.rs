@@ -1,7 +1,9 @@
 //! The command line: one definition for parsing, help, manual pages and completions.
 
+mod shortage;
 mod swap;
 
+pub use shortage::{OnFullArg, ShortageArgs};
 pub use swap::SwapArgs;
 
 use crate::errors::Failure;
@@ -9,7 +11,7 @@ use crate::size_parsing::{self, Size};
 use crate::top::view::Sort;
 use clap::{value_parser, Args, CommandFactory, Parser, Subcommand, ValueEnum, ValueHint};
 use memfit_codec::{CodecEntry, CODECS};
-use memfit_pager::config::{Automatic, OnFull};
+use memfit_pager::config::Automatic;
 use memfit_sim::cost::CostTable;
 use memfit_sim::device::Device;
 use std::ffi::OsString;
@@ -139,20 +141,9 @@ pub struct RunArgs {
     #[command(flatten)]
     pub swap: SwapArgs,
 
-    /// What to do when the programs do not fit: neither the pool nor the swap tier takes a page,
-    /// and they are far over the budget
-    ///
-    /// Only processes in the background are stopped or killed, and of these the one with most in
-    /// memory and outside of it. The command itself is spared. Each time memfit says which one it
-    /// was, and why. 'stop' and 'kill' act when the programs are 5 % over the budget, the others
-    /// when they are 20 % over it. If there is no such process, the run ends as with 'fail'. See
-    /// memfit bg, and --background.
-    #[arg(long, value_enum, value_name = "ACT", default_value_t = OnFullArg::Fail)]
-    pub on_full: OnFullArg,
-
-    /// Names of processes that --on-full never stops or kills, as ps -o comm shows them
-    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
-    pub protect: Vec<String>,
+    /// When memory is not enough.
+    #[command(flatten)]
+    pub shortage: ShortageArgs,
 
     /// Which processes are in the background without memfit bg: 'jobs' that are not in the
     /// foreground of their terminal, or those that have been idle for some seconds, 'idle=30'
@@ -234,32 +225,6 @@ pub struct RunArgs {
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND", value_hint = ValueHint::CommandWithArguments)]
     pub command: Vec<OsString>,
-}
-
-/// What is done when the programs do not fit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum OnFullArg {
-    /// End the run, with exit status 1
-    Fail,
-    /// Go on over the budget, and take what becomes possible; the machine or a limit of the control
-    /// group may kill processes then
-    Reclaim,
-    /// Stop the largest process in the background (SIGSTOP) until there is room, at most for a
-    /// minute
-    Stop,
-    /// Kill the largest process in the background (SIGKILL)
-    Kill,
-}
-
-impl From<OnFullArg> for OnFull {
-    fn from(arg: OnFullArg) -> OnFull {
-        match arg {
-            OnFullArg::Fail => OnFull::Fail,
-            OnFullArg::Reclaim => OnFull::Reclaim,
-            OnFullArg::Stop => OnFull::Stop,
-            OnFullArg::Kill => OnFull::Kill,
-        }
-    }
 }
 
 /// Codecs, each once.

@@ -74,6 +74,8 @@ pub struct Plan {
     pub on_full: OnFull,
     /// Names of processes that are never stopped or killed for that.
     pub protect: Vec<String>,
+    /// Length of a turn of load control, ms; 0: none.
+    pub turn_ms: u64,
     /// Which processes are in the background without being told.
     pub automatic: Automatic,
     /// Print no summary.
@@ -240,6 +242,7 @@ impl Launcher {
             endurance: plan.endurance,
             on_full: plan.on_full,
             protect: std::mem::take(&mut plan.protect),
+            turn_ms: plan.turn_ms,
             stub: preload::file_name(&plan.stub),
             automatic: plan.automatic,
             record: plan.record.as_mut().and_then(RecordFile::take).map(IntoRawFd::into_raw_fd),

@@ -29,6 +29,7 @@ mod grow;
 mod heat;
 mod ids;
 mod list;
+pub mod load;
 mod object;
 mod observe;
 mod oom;

@@ -289,6 +289,13 @@ impl TaskStat {
     }
 }
 
+/// Whether a thread that sleeps is inside a system call, and not in a page fault of its own
+/// instructions. `None` when it is gone, without permission, or if the kernel does not tell.
+pub fn in_system_call(pid: i32, tid: i32) -> Option<bool> {
+    let text = read_text(format!("/proc/{pid}/task/{tid}/syscall")).ok()?;
+    Some(text.split_whitespace().next()? != "-1")
+}
+
 /// Minor page faults of a process, or of one of its threads: those that no userfaultfd served, and
 /// for which no file was read. `None` when it is gone.
 pub fn minor_faults(pid: i32, tid: Option<i32>) -> Option<u64> {
@@ -480,8 +487,12 @@ mod tests {
         assert_eq!(argument_ranges(&moved), both[1..]);
         assert_eq!(argument_ranges(&stat([0, 0, 9, 3])), []);
         assert_eq!(argument_ranges("7 (a) S"), []);
-        let own = arguments(std::process::id() as i32);
-        assert!(own.len() == 2 && own[0].1 <= own[1].0, "{own:x?}");
+    }
+
+    #[test]
+    fn a_thread_that_reads_is_in_a_system_call() {
+        assert_eq!(in_system_call(std::process::id() as i32, std::process::id() as i32), Some(true));
+        assert_eq!(in_system_call(i32::MAX, i32::MAX), None);
     }
 
     #[test]
@@ -520,8 +531,8 @@ mod tests {
     }
 
     #[test]
-    fn finds_its_own_arguments() {
-        let (start, end) = arguments(std::process::id() as i32).unwrap();
+    fn finds_its_own_environment() {
+        let [_, (start, end)] = arguments(std::process::id() as i32)[..] else { panic!("two ranges") };
         let path = std::env::var_os("PATH").unwrap();
         // SAFETY: the kernel says that this is our own memory, which only we change.
         let all = unsafe { std::slice::from_raw_parts(start as *const u8, (end - start) as usize) };

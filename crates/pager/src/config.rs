@@ -134,6 +134,8 @@ pub struct Config {
     pub on_full: OnFull,
     /// Names of processes that are never stopped or killed for that.
     pub protect: Vec<String>,
+    /// Length of a turn of load control, ms; 0: none.
+    pub turn_ms: u64,
     /// Which processes are in the background without being told.
     pub automatic: Automatic,
     /// File name of the stub.

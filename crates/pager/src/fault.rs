@@ -7,6 +7,7 @@
 mod bring;
 mod messages;
 pub mod spare;
+mod waits;
 
 use crate::adopt;
 use crate::fork_children;
@@ -19,7 +20,7 @@ use crate::swap::{Aligned, Have, Reader};
 use memfit_codec::{Dictionaries, Worker};
 use memfit_core::driver::order::{Event, Order};
 use memfit_core::{Entry, Fault, Load, Page, PageRange, Source, Stored};
-use memfit_os::event::{poll, poll2};
+use memfit_os::event::poll;
 use memfit_os::procfs::TaskStat;
 use memfit_os::uffd::{Event as Message, Fill, Inbox, Uffd};
 use memfit_wire::{BATCH_RANGES, DOFORK, DONTFORK, FORK_BEGINS, FORK_ENDED, NOTICE_DOFORK, NOTICE_DONTFORK};
@@ -88,16 +89,6 @@ pub struct Server {
 
 /// Most pages that one fault brings back; pages of zeros can be more.
 const RUN: usize = 16;
-
-/// Longest wait for reclaim of one fault in a process that shares pages by fork. A shared page is
-/// freed only when it has been evicted from all sharers; that can take longer than anybody would
-/// wait, and until then each of them counts.
-const SHARED_WAIT_MAX: Duration = Duration::from_secs(2);
-/// When one fault has waited this long for reclaim, the user is warned. The fault waits on: the
-/// budget is a promise, and reclaim reports when it can free nothing.
-const STALL: Duration = Duration::from_secs(10);
-const STALLED: &str =
-    "page faults wait for memory for more than 10 s: the programs use more at once than the budget holds; raise -m";
 
 /// Longest sleep without faults, ms.
 const IDLE_MS: i32 = 250;
@@ -371,11 +362,15 @@ impl Server {
     /// the fault must wait, and is in `reading` or `postponed`.
     fn serve_missing(
         &mut self,
-        fault: Waiting,
+        mut fault: Waiting,
         page: Page,
         is_beacon: bool,
         more: &mut Vec<Waiting>,
     ) -> Result<bool, End> {
+        if !is_beacon && self.is_held(fault.tid) {
+            self.wait_for_turn(more)?;
+            fault.since = Instant::now();
+        }
         loop {
             let Ok(mut most) = self.read_first(page, fault.optional.map(|pages| pages.pages)) else {
                 self.reading.push(fault);
@@ -426,6 +421,7 @@ impl Server {
                 Fault::Busy => true,
             };
             if done {
+                self.proc.counters.waited_ns.fetch_add(fault.since.elapsed().as_nanos() as u64, Relaxed);
                 self.sampled(page, source, fault.since);
                 return Ok(true);
             }
@@ -657,39 +653,6 @@ impl Server {
                 return Err(End::Gone);
             }
         }
-    }
-
-    /// Waits for room in the budget. Reads events meanwhile: an unread one would block evictions
-    /// from this process, and the room might have to come from there. True: there is no room, and
-    /// the fault goes on for its own page alone.
-    fn throttle(&mut self, more: &mut Vec<Waiting>) -> Result<bool, End> {
-        let begun = Instant::now();
-        // Nothing is evicted from a process that forks, so its own faults would wait in vain.
-        while !self.proc.at_rest() {
-            let seen = self.shared.budget.progress();
-            let long_enough = || begun.elapsed() > SHARED_WAIT_MAX && self.proc.family.shares();
-            if !self.shared.must_wait(1) || long_enough() {
-                break;
-            }
-            if self.shared.budget.lets_one_pass() {
-                return Ok(true);
-            }
-            if begun.elapsed() > STALL {
-                self.shared.warn(STALLED.into());
-            }
-            if !spare::help(&self.shared) {
-                self.shared.budget.wait_for_progress(seen);
-            }
-            // What it has becomes free only when this thread goes.
-            if self.proc.dead.load(Relaxed) || self.proc.uffd.gone() {
-                return Err(End::Gone);
-            }
-            let (readable, _) = poll2(self.proc.uffd.as_raw_fd(), -1, 0);
-            if readable {
-                self.drain(more)?;
-            }
-        }
-        Ok(false)
     }
 
     /// The table says that the page is present. If it is not, a page was lost: kill the process,

@@ -27,6 +27,7 @@ mod forks;
 mod frames;
 mod idle;
 mod leases;
+mod load_control;
 mod locks;
 mod meters;
 mod monitor;

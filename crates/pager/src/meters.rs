@@ -22,6 +22,8 @@ pub struct Meters {
     pub killed: AtomicU64,
     /// Processes that were stopped for lack of room.
     pub stopped: AtomicU64,
+    /// Times that load control held a process.
+    pub held: AtomicU64,
     /// Processes that left because memory was short outside of the tree.
     pub left_for_others: AtomicU64,
 }

@@ -8,6 +8,7 @@ use crate::clients::{Client, DORMANT, IDLE, MANAGED, REFUSED};
 use crate::control::Desk;
 use crate::detach::{self, Why};
 use crate::idle::{self, Turns};
+use crate::load_control::LoadTurns;
 use crate::observe::Looks;
 use crate::pressure::Pressure;
 use crate::proc::{send_command, Proc};
@@ -135,6 +136,7 @@ struct Monitor {
     uses: UseSampler,
     pressure: Pressure,
     looks: Looks,
+    load: LoadTurns,
     newest_task: NewestTask,
 }
 
@@ -192,6 +194,7 @@ pub fn run(desk: Arc<Desk>) {
         uses: UseSampler::new(desk.config.automatic),
         pressure: Pressure::default(),
         looks: Looks::default(),
+        load: LoadTurns::new(desk.config.turn_ms),
         newest_task: NewestTask::default(),
         weigher: Weigher::new(&desk.shared),
         desk,
@@ -241,6 +244,7 @@ impl Monitor {
         self.judge_sched_class();
         self.uses.sample(shared, &clients);
         self.pressure.sample(shared, &clients);
+        self.load.sample(shared);
         let managed_before = shared.budget.managed.load(Relaxed);
         let (mut total, mut empty) = (self.own_bytes(), 0);
         // A process counts once, however often it says hello; the last hello is from its stub after

@@ -190,6 +190,8 @@ pub struct Proc {
     /// The core does not know the process any more, and its number may be another's. Set with `io`
     /// and the core's lock held, so whoever holds one of them can rely on it.
     pub removed: AtomicBool,
+    /// Load control lets its faults wait.
+    pub held: AtomicBool,
     /// Counts for the statistics.
     pub counters: ProcCounters,
     /// With fork events: what a fork child has inherited, until its memory is confirmed.
@@ -214,6 +216,9 @@ pub struct Proc {
 pub struct ProcCounters {
     pub faults: AtomicU64,
     pub evicted: AtomicU64,
+    /// Time from the report of a fault until it was served, of all faults together, ns; not while
+    /// the process was held.
+    pub waited_ns: AtomicU64,
     /// [`memfit_core::Core::is_compressed`] when it last gave pages.
     pub compressed: AtomicBool,
 }
@@ -254,6 +259,7 @@ impl Proc {
             newborn: Lock::default(),
             network: AtomicU64::new(0),
             made_elsewhere: AtomicBool::new(false),
+            held: AtomicBool::new(false),
             counters: ProcCounters::default(),
             family,
             comm: Lock::new(String::new()),

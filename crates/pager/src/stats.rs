@@ -316,7 +316,7 @@ pub fn live(desk: &Desk, question: &Question) -> Stats {
         transitions: part!(Transitions of c,
             adopted quarantined unquarantined remapped forks compaction_moves unexpected_present swap_failed;
             core_calls: calls, killed: shared.meters.killed.load(Relaxed),
-            stopped: shared.meters.stopped.load(Relaxed),
+            stopped: shared.meters.stopped.load(Relaxed), held: shared.meters.held.load(Relaxed),
             left_for_others: shared.meters.left_for_others.load(Relaxed)),
         lock: Lock { longest_hold_ns: shared.meters.longest_hold.load(Relaxed) },
         monitor: Monitor {
@@ -380,7 +380,7 @@ pub fn report(desk: &Arc<Desk>, ended: &ToPager) -> (Option<Box<Course>>, Box<St
 fn mib(bytes: u64) -> String {
     match bytes {
         0..0x2_8000_0000 => format!("{}M", bytes.div_ceil(1 << 20)),
-        0..0xA00_0000_0000 => format!("{:.1}G", bytes as f64 / (1u64 << 30) as f64),
+        0x2_8000_0000..0xA00_0000_0000 => format!("{:.1}G", bytes as f64 / (1u64 << 30) as f64),
         _ => format!("{:.1}T", bytes as f64 / (1u64 << 40) as f64),
     }
 }

@@ -263,6 +263,7 @@ schema! {
         core_calls: u64 = "calls into the core",
         killed: u64 = "processes in the background that were killed because the programs did not fit (`--on-full`)",
         stopped: u64 = "processes in the background that were stopped for that",
+        held: u64 = "times that a process waited for its turn, while programs took pages from each other (`--turns`)",
         left_for_others: u64 = "processes in the background that left because memory was short outside of the tree",
     }
 

@@ -71,7 +71,7 @@ fn what_is_in_the_background_is_jobs_or_idle() {
     for text in ["", "idle", "idle=0", "idle=nan", "idle=1e9", "job"] {
         assert!(of(text).is_err(), "{text}");
     }
-    assert_eq!(run(&["ls"]).unwrap().on_full, OnFullArg::Fail);
+    assert_eq!(run(&["ls"]).unwrap().shortage.on_full, OnFullArg::Fail);
     assert!(run(&["--on-full", "silently", "ls"]).is_err());
 }
 

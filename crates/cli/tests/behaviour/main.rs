@@ -31,3 +31,4 @@ mod tools;
 mod top;
 mod torture;
 mod tree;
+mod turns;
