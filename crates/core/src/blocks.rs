@@ -61,6 +61,8 @@ pub struct BlockMap {
     total: u32,
     used: u32,
     reserved: u32,
+    /// Used blocks that are not free again.
+    lost: u32,
     splits: u64,
 }
 
@@ -74,7 +76,7 @@ impl BlockMap {
         assert!(sorted.windows(2).all(|pair| pair[0].end <= pair[1].start), "{ranges:?} overlap");
         assert!(sorted.last().is_none_or(|last| last.end <= BLOCKS_MAX), "{ranges:?} has too high numbers");
         let total = regions.iter().map(BlockRegion::blocks).sum();
-        BlockMap { regions, total, used: 0, reserved: 0, splits: 0 }
+        BlockMap { regions, total, used: 0, reserved: 0, lost: 0, splits: 0 }
     }
 
     /// Allocates the next free block after the last one on that device; it holds one object. `None`
@@ -127,6 +129,13 @@ impl BlockMap {
         freed
     }
 
+    /// A block with one object cannot be written: the object leaves it, and it is not free again.
+    /// Its device has no space for blocks that were never used.
+    pub fn lose(&mut self, block: u32) {
+        self.lost += 1;
+        self.total -= self.region_mut(block).cut();
+    }
+
     /// Objects in a block; 0 if it is free.
     pub fn objects(&self, block: u32) -> u16 {
         self.regions.iter().find(|region| region.range().contains(&block)).map_or(0, |region| region.count(block))
@@ -149,9 +158,9 @@ impl BlockMap {
         self.total - self.used
     }
 
-    /// Allocated blocks.
+    /// Allocated blocks, without those that were lost.
     pub fn used_blocks(&self) -> u32 {
-        self.used
+        self.used - self.lost
     }
 
     /// Runs in excess of one per [`BlockMap::alloc_run`], since the start: seeks due to

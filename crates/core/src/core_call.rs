@@ -214,6 +214,8 @@ core_calls! {
         |core| core.pick_shared(most as usize, tick, &|proc| free.contains(&proc));
     43 same_as SameAs { object: ObjectId = object, hash: ContentHash = hash }
         |core| core.same_as(object, hash);
+    44 refused Refused { object: ObjectId = object }
+        |core| core.refused(object);
 }
 
 /// Receives each call with its number, from 1 on, and the hash of the decisions before it.

@@ -221,6 +221,18 @@ impl PoolControl {
         self.slots.get(id.0 as usize).copied().filter(|&slot| slot != NIL)
     }
 
+    /// The raw slot of an object cannot be written: the object needs another one.
+    pub fn lose_slot(&mut self, id: ObjectId) {
+        if self.format() != SwapFormat::RawSlots {
+            return;
+        }
+        if let Some(block) = self.slots.get_mut(id.0 as usize).map(|slot| core::mem::replace(slot, NIL)) {
+            if block != NIL {
+                self.blocks.lose(block);
+            }
+        }
+    }
+
     /// Whether the swap tier can take a page raw.
     pub fn takes_raw(&mut self, id: ObjectId) -> bool {
         match self.format() {

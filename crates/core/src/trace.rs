@@ -579,6 +579,7 @@ mod tests {
             CoreCall::ClaimShared { proc: P, range: range(5, 6), tick: 3 },
             CoreCall::PickShared { most: 128, tick: 4, free: &[P] },
             CoreCall::SameAs { object, hash: [0, u32::MAX, 7] },
+            CoreCall::Refused { object },
         ]
     }
 

@@ -305,6 +305,18 @@ impl Core {
     /// as an effect.
     pub fn written(&mut self, id: ObjectId, extent: Option<Extent>) {
         self.record(&CoreCall::Written { object: id, extent });
+        self.write_ended(id, extent);
+    }
+
+    /// As [`Core::written`] without an extent. Moreover the device refuses the object's raw slot,
+    /// and all that were never used.
+    pub fn refused(&mut self, id: ObjectId) {
+        self.record(&CoreCall::Refused { object: id });
+        self.pool_control.lose_slot(id);
+        self.write_ended(id, None);
+    }
+
+    fn write_ended(&mut self, id: ObjectId, extent: Option<Extent>) {
         let place = self.objects.place_of(id);
         let keep = extent.is_some() && self.objects.refs(id) > 0 && !self.objects.pinned(id);
         let raw = (0, PAGE_BYTES as u16);

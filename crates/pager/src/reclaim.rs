@@ -436,6 +436,7 @@ impl Reclaimer {
             for item in &items {
                 match (item.from, &error) {
                     (None, None) => state.core.written(item.object, Some(item.stored.extent)),
+                    (None, Some(_)) if writer.log().is_none() => state.core.refused(item.object),
                     (None, Some(_)) => state.core.written(item.object, None),
                     (Some((from, sequence)), None) if unchanged(writer, from, sequence) => {
                         state.core.relocated(item.object, from.extent, item.stored);

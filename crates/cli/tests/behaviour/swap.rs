@@ -226,6 +226,8 @@ fn a_device_that_takes_no_writes() {
         assert!(ran.err.contains("the swap tier"), "{faults}: {}", ran.err);
         noise.ends(&[], faults, "200 1 seqw", &["out of memory", "the swap tier", "-m"]);
     }
+    // Some writes before the first one that fails: the slots that the device has are soon taken.
+    noise.ends(&["--scheme", "swap"], "seed=9,write-enospc=20", "200 1 seqw", &["out of memory", "the swap tier"]);
     noise.ends(&["--swap", "none"], "", "200 1 seqw", &["out of memory", "--swap DIR"]);
     noise.ends(&["--swap-size", "20M"], "", "200 1 seqw", &["out of memory", "--swap-size"]);
 }

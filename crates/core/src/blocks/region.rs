@@ -124,12 +124,15 @@ pub(super) struct BlockRegion {
     levels: Vec<Vec<Runs>>,
     /// Where the search for a single block continues.
     cursor: u32,
+    /// No block from here on was ever used.
+    top: u32,
 }
 
 impl BlockRegion {
     pub fn new(range: &core::ops::Range<u32>) -> Self {
         let (free, counts, levels) = (Vec::new(), Vec::new(), Vec::new());
-        BlockRegion { first: range.start, blocks: range.end - range.start, used: 0, free, counts, levels, cursor: 0 }
+        let (first, blocks) = (range.start, range.end - range.start);
+        BlockRegion { first, blocks, used: 0, free, counts, levels, cursor: 0, top: 0 }
     }
 
     pub fn blocks(&self) -> u32 {
@@ -207,6 +210,16 @@ impl BlockRegion {
         self.used -= 1;
         self.refresh(index / LEAF);
         true
+    }
+
+    /// Gives up all blocks behind the last one that was ever used. Returns how many.
+    pub fn cut(&mut self) -> u32 {
+        let cut = self.blocks - self.top;
+        self.blocks = self.top;
+        let seen = self.counts.len() as u32;
+        (self.top..seen).for_each(|index| self.free[(index / WORD) as usize] &= !(1 << (index % WORD)));
+        (self.top / LEAF..seen / LEAF).for_each(|leaf| self.refresh(leaf));
+        cut
     }
 
     /// Heap bytes.
@@ -317,6 +330,7 @@ impl BlockRegion {
             self.counts[i as usize] = 1;
         }
         self.used += len;
+        self.top = self.top.max(index + len);
         (index / LEAF..=(index + len - 1) / LEAF).for_each(|leaf| self.refresh(leaf));
     }
 

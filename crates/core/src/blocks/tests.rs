@@ -115,6 +115,23 @@ fn rule_3_reservations_are_kept() {
     map.check();
 }
 
+#[test]
+fn a_lost_block_is_not_free_again_and_its_device_does_not_grow() {
+    let mut map = BlockMap::new(&[0..2000, 5000..5010]);
+    (0..600).for_each(|i| assert_eq!(map.alloc(), Some(i)));
+    assert!(map.release(3));
+    map.lose(7);
+    map.check();
+    assert_eq!((map.used_blocks(), map.free_blocks()), (598, 11));
+    assert_eq!([map.alloc(), map.alloc()], [Some(3), Some(5000)], "the next device has space");
+    map.lose(5000);
+    map.check();
+    assert_eq!(map.alloc(), None);
+    assert!(map.release(599));
+    assert_eq!([map.alloc(), map.alloc()], [Some(599), None]);
+    map.check();
+}
+
 /// Tables of unused blocks take no memory.
 #[test]
 fn memory_grows_with_use() {

@@ -59,6 +59,8 @@ pub struct Bench {
     pub under_way: Option<Vec<WriteBack>>,
     /// Blocks of the written pages or buffers, in order.
     pub written: Vec<u32>,
+    /// The device refuses raw pages.
+    pub refuses: bool,
     /// How often the scheme wanted to know the entropy of a page.
     pub estimates: u32,
 }
@@ -79,7 +81,7 @@ impl Bench {
             blocks: tier,
         });
         let (proc, _) = core.add_process(64);
-        Bench { core, proc, stride: RUN_PAGES, under_way: None, written: Vec::new(), estimates: 0 }
+        Bench { core, proc, stride: RUN_PAGES, under_way: None, written: Vec::new(), refuses: false, estimates: 0 }
     }
 
     /// A round of reclaim of which nothing is carried out.
@@ -192,6 +194,10 @@ impl Bench {
                 Placed::Swap => {
                     let block = self.core.block_of(item.object).expect("it has a slot");
                     self.written.push(block);
+                    if self.refuses {
+                        self.core.refused(item.object);
+                        continue;
+                    }
                     self.core.written(item.object, Some(memfit_core::blocks::extent(block, 0)));
                     Some(Went::Swap)
                 }

@@ -71,6 +71,21 @@ fn a_slot_is_taken_from_a_page_in_memory_when_none_is_free() {
     assert_ne!(bench.store(0, unchanged()), Went::Kept);
 }
 
+/// A device without space for more blocks takes those that it has.
+#[test]
+fn a_slot_that_the_device_refuses_is_not_tried_again() {
+    let mut bench = Bench::new("swap", &[], 8, 100);
+    (0..3).for_each(|page| assert_eq!(bench.store(page, changed()), Went::Swap));
+    bench.refuses = true;
+    assert_eq!(bench.store(3, changed()), Went::Pool);
+    assert_eq!((bench.written.len(), slots(&bench)), (4, (3, 0)), "it was tried once");
+    bench.refuses = false;
+    bench.free(1);
+    assert_eq!(bench.store(4, changed()), Went::Swap);
+    assert_eq!(bench.written[4], bench.written[1], "that slot is free");
+    assert_eq!(bench.store(5, changed()), Went::Pool);
+}
+
 #[test]
 fn an_unmapped_page_gives_its_slot_back() {
     let mut bench = Bench::new("swap", &[], 8, 100);
