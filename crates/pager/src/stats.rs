@@ -378,10 +378,13 @@ pub fn report(desk: &Arc<Desk>, ended: &ToPager) -> (Option<Box<Course>>, Box<St
 }
 
 fn mib(bytes: u64) -> String {
-    match bytes {
-        0..0x2_8000_0000 => format!("{}M", bytes.div_ceil(1 << 20)),
-        0x2_8000_0000..0xA00_0000_0000 => format!("{:.1}G", bytes as f64 / (1u64 << 30) as f64),
-        _ => format!("{:.1}T", bytes as f64 / (1u64 << 40) as f64),
+    let scaled = |unit: u64| bytes as f64 / unit as f64;
+    if bytes >= 10 << 40 {
+        format!("{:.1}T", scaled(1 << 40))
+    } else if bytes >= 10 << 30 {
+        format!("{:.1}G", scaled(1 << 30))
+    } else {
+        format!("{}M", bytes.div_ceil(1 << 20))
     }
 }
 
