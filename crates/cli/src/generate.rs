@@ -3,8 +3,13 @@
 use crate::args::{definition, GenerateArgs, Generated};
 use crate::errors::Failure;
 use clap_complete::{generate_to, Shell};
-use std::io;
-use std::path::Path;
+use memfit_codec::CODECS;
+use memfit_scheme::PRESETS;
+use memfit_sim::cost::COSTS;
+use memfit_sim::device::DEVICES;
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 
 /// Writes the files.
 ///
@@ -19,6 +24,7 @@ pub fn run(args: &GenerateArgs) -> Result<i32, Failure> {
     };
     let written = match shell {
         None => manual_pages(&args.directory),
+        Some(Shell::Bash) => generate_to(Shell::Bash, &mut visible(), "memfit", &args.directory).and_then(add_names),
         Some(shell) => generate_to(shell, &mut visible(), "memfit", &args.directory).map(drop),
     };
     let what = || format!("write to {}", args.directory.display());
@@ -42,6 +48,28 @@ fn bare(full: &clap::Command) -> clap::Command {
         .long_about(long_about)
         .subcommand_required(true)
         .disable_help_subcommand(true)
+}
+
+/// Adds what clap's completion of bash does not know: where the command of `memfit run` begins, and
+/// the names of schemes, devices, costs and codecs.
+fn add_names(script: PathBuf) -> io::Result<()> {
+    let mut all = definition();
+    all.build();
+    let run = all.find_subcommand("run").expect("there is a command run");
+    let valued = run.get_opts().filter(|option| !option.is_require_equals_set());
+    let words = valued.flat_map(|option| {
+        let short = option.get_short().map(|short| format!("-{short}"));
+        short.into_iter().chain(option.get_long().map(|long| format!("--{long}")))
+    });
+    let words = words.collect::<Vec<_>>().join(" | ");
+    let list = |names: &mut dyn Iterator<Item = &'static str>| names.collect::<Vec<_>>().join(" ");
+    let text = include_str!("generate/names.bash")
+        .replace("@VALUED@", &words)
+        .replace("@SCHEMES@", &list(&mut PRESETS.iter().map(|preset| preset.name)))
+        .replace("@DEVICES@", &list(&mut DEVICES.iter().map(|device| device.name)))
+        .replace("@COSTS@", &list(&mut COSTS.iter().map(|costs| costs.name)))
+        .replace("@CODECS@", &list(&mut CODECS.iter().map(|codec| codec.name)));
+    OpenOptions::new().append(true).open(script)?.write_all(text.as_bytes())
 }
 
 fn manual_pages(directory: &Path) -> io::Result<()> {

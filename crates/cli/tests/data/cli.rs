@@ -414,6 +414,40 @@ fn generates_pages_and_completions() {
     call(&["__generate", "man", "/nonexistent"]).fails(1, &["/nonexistent"]);
 }
 
+/// What bash completes at the end of a line, without files.
+#[test]
+fn bash_completes_names_and_not_the_options_of_commands() {
+    let directory = directory("bash");
+    call(&["__generate", "bash", directory.to_str().unwrap()]);
+    let complete = |words: &str| {
+        let script = format!(
+            ". ./memfit.bash; COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); \
+             _memfit_names memfit \"${{COMP_WORDS[COMP_CWORD]}}\" \"${{COMP_WORDS[COMP_CWORD-1]}}\"; echo ${{COMPREPLY[*]}}"
+        );
+        let bash = Command::new("bash").args(["--norc", "-c", &script]).current_dir(&directory).output();
+        bash.ok().map(|output| String::from_utf8(output.stdout).unwrap().trim().to_owned())
+    };
+    if complete("memfit").is_none() {
+        println!("SKIPPED: there is no bash here");
+        return;
+    }
+    for (words, wanted) in [
+        ("memfit run -s zs", "zswap-zbud zswap-z3fold zswap-zsmalloc zsmalloc-sr"),
+        ("memfit sim zipf -s memfit,lr", "memfit,lru"),
+        ("memfit sim --device ssd-s", "ssd-sata"),
+        ("memfit advise --costs m", "measured"),
+        ("memfit run --record-contents = zstd-strong-,lzr", "zstd-strong-,lzrw1"),
+        ("memfit run -m 32M -- ls --o", ""),
+        ("memfit run -m 32M --swap = none ls --o", ""),
+        ("memfit run --files ls --o", ""),
+        ("memfit run -m 32M --on-f", "--on-full"),
+        ("memfit run --files --rec", "--record --record-access --record-contents"),
+    ] {
+        assert_eq!(complete(words).as_deref(), Some(wanted), "{words}");
+    }
+    fs::remove_dir_all(directory).unwrap();
+}
+
 #[test]
 fn output_to_a_closed_pipe_is_no_error() {
     let program = env!("CARGO_BIN_EXE_memfit");
