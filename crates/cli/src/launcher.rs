@@ -354,7 +354,7 @@ impl Launcher {
     /// tree is dead.
     fn report_failed(&mut self, plan: &mut Plan) {
         if plan.advise {
-            self.say("--advise: no advice is given, as the run had to be ended; it needs a larger budget, or swap");
+            self.say("--advise: no advice is given, as the run had to be ended");
         }
         if plan.stats.is_none() && plan.report.is_none() {
             return;
