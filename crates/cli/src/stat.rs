@@ -2,7 +2,9 @@
 
 use crate::args::StatArgs;
 use crate::errors::{describe, Failure};
-use crate::size_parsing::human;
+use crate::top::canvas::fit;
+use crate::top::terminal;
+use crate::top::units::bytes;
 use crate::trees::{self, Question};
 use memfit_os::proctree;
 use memfit_stats::{Process, Stats};
@@ -10,6 +12,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::collections::HashSet;
 use std::fmt::Write;
+use std::io::IsTerminal;
 
 /// Prints all trees; returns 0 even when there is none.
 ///
@@ -27,6 +30,10 @@ pub fn run(args: &StatArgs) -> Result<i32, Failure> {
     let text = match args.processes {
         true => answers.iter().map(|tree| table(std::slice::from_ref(tree)) + &processes(&tree.1)).collect(),
         false => table(&answers),
+    };
+    let text = match std::io::stdout().is_terminal() {
+        true => within(&text, terminal::size().0),
+        false => text,
     };
     if answers.is_empty() {
         eprintln!("memfit: no tree of yours is running");
@@ -50,6 +57,11 @@ fn answers<T: DeserializeOwned>() -> Result<(Vec<(String, T)>, i32), Failure> {
         }
     }
     Ok((answers, code))
+}
+
+/// Lines of this width at most, with a mark where one is cut.
+fn within(text: &str, columns: usize) -> String {
+    text.lines().map(|line| fit(line, columns) + "\n").collect()
 }
 
 fn json(trees: &[(String, Value)]) -> String {
@@ -88,8 +100,8 @@ fn processes(stats: &Stats) -> String {
     let mut rows = vec![["  PID", "RESIDENT", "PEAK", "FAULTS", "EVICTED"].map(String::from)];
     rows.extend(running.iter().map(|p| {
         let faults = if p.paged { p.faults.to_string() } else { "-".into() };
-        let (resident, peak) = (human(p.resident_bytes), human(p.peak_total_bytes));
-        [p.pid.to_string(), resident, peak, faults, human(p.evicted_pages * 4096)]
+        let (resident, peak) = (bytes(p.resident_bytes), bytes(p.peak_total_bytes));
+        [p.pid.to_string(), resident, peak, faults, bytes(p.evicted_pages * 4096)]
     }));
     let names = running.iter().map(|process| process.title());
     aligned(&rows, std::iter::once("PROCESS".to_owned()).chain(names))
@@ -99,12 +111,12 @@ fn row(pid: &str, stats: &Stats) -> [String; 9] {
     let now = &stats.now.memory;
     [
         pid.to_owned(),
-        human(stats.budget_bytes),
-        human(now.total_bytes),
-        human(now.resident_bytes),
-        human(now.staged_bytes),
-        human(now.pool_bytes),
-        human(now.swap_bytes),
+        bytes(stats.budget_bytes),
+        bytes(now.total_bytes),
+        bytes(now.resident_bytes),
+        bytes(now.staged_bytes),
+        bytes(now.pool_bytes),
+        bytes(now.swap_bytes),
         stats.pool_ratio().map_or_else(|| "-".into(), |ratio| format!("{ratio:.1}")),
         (living(&stats.processes) + stats.processes_left_out.unwrap_or(0) as usize).to_string(),
     ]
@@ -118,7 +130,7 @@ fn living(list: &[Process]) -> usize {
 }
 
 fn command(stats: &Stats) -> String {
-    stats.command.join(" ").chars().map(|c| if c.is_control() { ' ' } else { c }).take(40).collect()
+    stats.command.join(" ").replace(char::is_control, " ")
 }
 
 #[cfg(test)]
@@ -136,8 +148,8 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>().join(" ");
         assert_eq!(words(lines[0]), "PID BUDGET USED RESIDENT STAGED POOL SWAP RATIO PROCS COMMAND");
-        assert_eq!(words(lines[1]), "41 1 GiB 900 MiB 512 MiB 0 B 1 MiB 0 B 2.0 1 sort a b");
-        assert_eq!(words(lines[2]), "7 0 B 0 B 0 B 0 B 0 B 0 B - 0");
+        assert_eq!(words(lines[1]), "41 1.0G 900M 512M 0B 1.0M 0B 2.0 1 sort a b");
+        assert_eq!(words(lines[2]), "7 0B 0B 0B 0B 0B 0B - 0");
         let stats = stats(serde_json::json!({ "processes": [
             {"pid": 7, "comm": "small", "running": true, "resident_bytes": 1u64 << 20, "peak_total_bytes": 1u64 << 21},
             {"pid": 9, "comm": "gone", "running": false, "resident_bytes": 0},
@@ -146,7 +158,14 @@ mod tests {
         let text = processes(&stats);
         let lines: Vec<String> = text.lines().map(words).collect();
         assert_eq!(lines[0], "PID RESIDENT PEAK FAULTS EVICTED PROCESS");
-        assert_eq!(lines[1..], ["8 1 GiB 0 B 5 1 MiB large", "7 1 MiB 2 MiB - 0 B small"]);
+        assert_eq!(lines[1..], ["8 1.0G 0B 5 1.0M large", "7 1.0M 2.0M - 0B small"]);
+        // A terminal cuts it, a pipe does not.
+        let long = Stats { command: vec!["x".repeat(60), "end".into()], ..Stats::default() };
+        let text = table(&[("7".into(), long)]);
+        assert!(text.ends_with("x end\n"), "{text}");
+        let cut = within(&text, 70);
+        assert!(cut.lines().all(|line| line.chars().count() <= 70) && cut.ends_with("x~\n"), "{cut}");
+        assert_eq!(cut.lines().count(), 2);
         assert_eq!(table(&[]), "");
         assert_eq!(json(&[]), "[]\n");
     }

@@ -565,7 +565,7 @@ fn stat_asks_the_pager() {
     let silent = err.lines().filter(|line| line.contains(" does not answer") && !line.contains(&run.id().to_string()));
     assert_eq!((code, err.lines().count()), (Some(i32::from(!err.is_empty())), silent.count()), "{err}");
     let line = out.lines().find(|line| line.contains(&run.id().to_string())).unwrap();
-    assert!(line.contains("1 GiB") && line.contains("5 MiB") && line.contains(" 1 "), "{out}");
+    assert!(line.contains("1.0G") && line.contains("5.0M") && line.contains(" 1 "), "{out}");
     let (_, json, _) = output(&mut memfit("stat", &["stat", "--json"]));
     let value: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert!(value.as_array().unwrap().iter().any(|tree| tree["now"]["total_bytes"] == 5242880), "{json}");

@@ -75,7 +75,7 @@ impl Model {
 pub fn draw(model: &Model, view: &mut View, appearance: Appearance, width: usize, height: usize) -> Buffer {
     let mut canvas = Buffer::empty(Rect::new(0, 0, width as u16, height as u16));
     if view.help {
-        help::draw(&mut canvas);
+        help::draw(&mut canvas, view);
         return canvas;
     }
     if model.stats.budget_bytes == 0 {

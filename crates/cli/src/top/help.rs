@@ -1,9 +1,10 @@
 //! The help of `memfit top`.
 
-use super::canvas::{Canvas, BOLD, PLAIN, REVERSE};
+use super::canvas::{wrap, Canvas, BOLD, PLAIN, REVERSE};
+use super::view::View;
 use ratatui_core::buffer::Buffer;
 
-pub(super) const KEYS: [(&str, &str); 8] = [
+const KEYS: [(&str, &str); 8] = [
     ("q Esc Ctrl-C", "leave"),
     ("space", "pause and go on"),
     ("+ -", "longer or shorter interval"),
@@ -14,14 +15,17 @@ pub(super) const KEYS: [(&str, &str); 8] = [
     ("Ctrl-L", "draw the screen again"),
 ];
 
-pub(super) const MEANINGS: [(&str, &str); 13] = [
+const MEANINGS: [(&str, &str); 12] = [
     ("resident", "programs' pages that can be evicted; shared ones count once"),
     ("other", "what is not paged (yet), and memfit's own code and stacks"),
     ("staged", "pages on their way out, not yet compressed"),
     ("pool", "memory that holds compressed pages"),
     ("tables", "what memfit needs to know where each page is"),
-    ("faults", "by where the page was: nowhere (zero), staged, filled with"),
-    ("", "one word, in the pool, in the swap file, in a mapped file"),
+    (
+        "faults",
+        "by where the page was: nowhere (zero), staged, filled with one word, in the pool, in the swap file, in a \
+         mapped file",
+    ),
     ("p50 p99 max", "time in the pager until the program goes on, since the start"),
     ("paging", "memory taken out and brought back; pages not taken, and why"),
     ("ratio", "bytes of pages to one byte that holds them"),
@@ -30,18 +34,57 @@ pub(super) const MEANINGS: [(&str, &str); 13] = [
     ("evicted", "bytes taken out of a process since its start; - : not paged"),
 ];
 
-/// Draws over all of the screen.
-pub fn draw(canvas: &mut Buffer) {
-    let mut y = 0;
-    for (title, rows) in [("KEYS", &KEYS[..]), ("WHAT THE NUMBERS MEAN", &MEANINGS[..])] {
-        canvas.paint(y, REVERSE);
-        canvas.put(0, y, title, REVERSE);
-        for (i, (name, text)) in rows.iter().enumerate() {
-            canvas.put(1, y + 1 + i, name, BOLD);
-            canvas.put(19, y + 1 + i, text, PLAIN);
+/// From this width on the texts are beside their names, at this column; below, under them.
+const WIDE: usize = 60;
+const TEXT_COLUMN: usize = 19;
+/// The column of the texts in a narrow terminal.
+const NARROW_COLUMN: usize = 3;
+
+/// A row of the help.
+enum Row {
+    Title(&'static str),
+    /// A name, and a text and its column.
+    Line(&'static str, String, usize),
+}
+
+fn rows(width: usize) -> Vec<Row> {
+    let mut all = Vec::new();
+    let beside = width >= WIDE;
+    let column = if beside { TEXT_COLUMN } else { NARROW_COLUMN };
+    for (title, entries) in [("KEYS", &KEYS[..]), ("WHAT THE NUMBERS MEAN", &MEANINGS[..])] {
+        all.push(Row::Title(title));
+        for &(name, text) in entries {
+            let mut name = name;
+            if !beside {
+                all.push(Row::Line(std::mem::take(&mut name), String::new(), column));
+            }
+            for line in wrap(text, width.saturating_sub(column), usize::MAX) {
+                all.push(Row::Line(std::mem::take(&mut name), line, column));
+            }
         }
-        y += rows.len() + 1;
     }
-    let last = canvas.height().saturating_sub(1);
-    canvas.put(0, last, &format!("{:1$}", "any key: back", canvas.width()), BOLD);
+    all
+}
+
+/// Draws over all of the screen, and stores in the view how many rows there are.
+pub fn draw(canvas: &mut Buffer, view: &mut View) {
+    let rows = rows(canvas.width());
+    let room = canvas.height().saturating_sub(1);
+    view.help_rows = (room, rows.len());
+    let hidden = rows.len().saturating_sub(room);
+    view.help_scrolled = view.help_scrolled.min(hidden);
+    for (y, row) in rows.iter().skip(view.help_scrolled).take(room).enumerate() {
+        match row {
+            Row::Title(title) => {
+                canvas.paint(y, REVERSE);
+                canvas.put(0, y, title, REVERSE);
+            }
+            Row::Line(name, text, column) => {
+                canvas.put(1, y, name, BOLD);
+                canvas.put(*column, y, text, PLAIN);
+            }
+        }
+    }
+    let keys = if hidden > 0 { "up down: scroll   other keys: back" } else { "any key: back" };
+    canvas.put(0, room, keys, BOLD);
 }

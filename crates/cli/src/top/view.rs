@@ -90,6 +90,10 @@ pub struct View {
     pub paused: bool,
     /// The help is shown.
     pub help: bool,
+    /// Rows of the help above the first shown one.
+    pub help_scrolled: usize,
+    /// Rows for the help, and how many it has, when it was drawn last.
+    pub help_rows: (usize, usize),
     /// Processes above the first shown one.
     pub scrolled: usize,
     /// Time between two requests.
@@ -102,7 +106,17 @@ impl View {
     /// The view at the start.
     #[must_use]
     pub fn new(sort: Sort, interval: Duration) -> Self {
-        Self { sort, reversed: false, paused: false, help: false, scrolled: 0, interval, rows: (0, 0) }
+        Self {
+            sort,
+            reversed: false,
+            paused: false,
+            help: false,
+            help_scrolled: 0,
+            help_rows: (0, 0),
+            scrolled: 0,
+            interval,
+            rows: (0, 0),
+        }
     }
 
     /// Handles a key.
@@ -112,19 +126,14 @@ impl View {
             Key::Ctrl('z') => return Wish::Suspend,
             Key::Ctrl('l') => return Wish::Redraw,
             Key::Esc if !self.help => return Wish::Leave,
+            Key::Char('?' | 'h') | Key::F(1) if !self.help => (self.help, self.help_scrolled) = (true, 0),
+            Key::Up | Key::Down | Key::PageUp | Key::PageDown | Key::Home | Key::End => self.scroll(key),
             _ if self.help => self.help = false,
-            Key::Char('?' | 'h') | Key::F(1) => self.help = true,
             Key::Char('\t') | Key::Right => return Wish::Tree(1),
             Key::BackTab | Key::Left => return Wish::Tree(-1),
             Key::Char(' ') => self.paused = !self.paused,
             Key::Char('+' | '=') => self.change_interval(true),
             Key::Char('-') => self.change_interval(false),
-            Key::Up => self.scroll(-1),
-            Key::Down => self.scroll(1),
-            Key::PageUp => self.scroll(-(self.rows.0.max(1) as isize)),
-            Key::PageDown => self.scroll(self.rows.0.max(1) as isize),
-            Key::Home => self.scrolled = 0,
-            Key::End => self.scroll(self.rows.1 as isize),
             Key::Char('<') => self.sort_by(self.sort.beside(-1)),
             Key::Char('>') => self.sort_by(self.sort.beside(1)),
             Key::Char(letter) => {
@@ -143,9 +152,21 @@ impl View {
         self.sort = sort;
     }
 
-    fn scroll(&mut self, rows: isize) {
-        let last = self.rows.1.saturating_sub(self.rows.0);
-        self.scrolled = self.scrolled.saturating_add_signed(rows).min(last);
+    /// Scrolls the help if it is shown, else the processes.
+    fn scroll(&mut self, key: Key) {
+        let (at, (room, all)) = match self.help {
+            true => (&mut self.help_scrolled, self.help_rows),
+            false => (&mut self.scrolled, self.rows),
+        };
+        let rows = match key {
+            Key::Up => -1,
+            Key::Down => 1,
+            Key::PageUp => -(room.max(1) as isize),
+            Key::PageDown => room.max(1) as isize,
+            Key::Home => isize::MIN,
+            _ => all as isize,
+        };
+        *at = at.saturating_add_signed(rows).min(all.saturating_sub(room));
     }
 
     fn change_interval(&mut self, longer: bool) {
@@ -264,6 +285,15 @@ mod tests {
         view.press(Key::Char('h'));
         assert_eq!((view.press(Key::Char('q')), view.press(Key::Char('\t'))), (Wish::Leave, Wish::None));
         assert_eq!((view.press(Key::Char('\t')), view.press(Key::BackTab)), (Wish::Tree(1), Wish::Tree(-1)));
+        // The help is scrolled, and stays.
+        view.press(Key::Char('?'));
+        (view.rows, view.help_rows) = ((6, 20), (10, 24));
+        for (key, wanted) in [(Key::Down, 1), (Key::PageDown, 11), (Key::End, 14), (Key::Up, 13), (Key::Home, 0)] {
+            view.press(key);
+            assert_eq!((view.help, view.help_scrolled, view.scrolled), (true, wanted, 0), "{key:?}");
+        }
+        view.press(Key::Char('x'));
+        assert!(!view.help);
         view.press(Key::Char(' '));
         assert!(view.paused);
         view.press(Key::Char('+'));
