@@ -7,7 +7,7 @@ mod blessed;
 use memfit_codec::{CodecId, CODECS};
 use memfit_core::pool::POOLS;
 use memfit_core::scheme::{Scheme, NUMBERS};
-use memfit_scheme::{axes, preset, to_toml, PRESETS};
+use memfit_scheme::{axes, is_switch, preset, to_toml, PRESETS};
 
 fn parse(text: &str) -> Result<Scheme, String> {
     memfit_scheme::parse(text, &[]).map_err(|error| error.to_string())
@@ -74,8 +74,12 @@ fn presets_tell_units_and_defaults() {
             } else if let Some((key, _)) = line.split_once(" = ") {
                 let key = format!("{section}.{key}");
                 if let Some(number) = NUMBERS.iter().find(|number| number.key == key) {
-                    let range =
-                        format!("{}, {} to {}, default {}.", number.unit, number.min, number.max, number.default);
+                    let range = match is_switch(number.unit) {
+                        true => format!("{}, default {}.", number.unit, number.default),
+                        false => {
+                            format!("{}, {} to {}, default {}.", number.unit, number.min, number.max, number.default)
+                        }
+                    };
                     assert!(comment.contains(&range), "{}: {key}: `{comment}` lacks `{range}`", preset.name);
                 }
                 comment.clear();

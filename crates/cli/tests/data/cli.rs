@@ -435,7 +435,7 @@ fn bash_completes_names_and_not_the_options_of_commands() {
         ("memfit run -s zs", "zswap-zbud zswap-z3fold zswap-zsmalloc zsmalloc-sr"),
         ("memfit sim zipf -s memfit,lr", "memfit,lru"),
         ("memfit sim --device ssd-s", "ssd-sata"),
-        ("memfit advise --costs m", "measured"),
+        ("memfit advise --costs han1", "han18"),
         ("memfit run --record-contents = zstd-strong-,lzr", "zstd-strong-,lzrw1"),
         ("memfit run -m 32M -- ls --o", ""),
         ("memfit run -m 32M --swap = none ls --o", ""),
