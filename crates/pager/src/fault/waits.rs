@@ -65,9 +65,12 @@ impl Server {
             if begun.elapsed() > STALL {
                 self.shared.warn(STALLED.into());
             }
+            let waits = Instant::now();
             if !spare::help(&self.shared) {
                 self.shared.budget.wait_for_progress(seen);
             }
+            // Load control must not take the process for an idle one meanwhile.
+            self.proc.counters.waited_ns.fetch_add(waits.elapsed().as_nanos() as u64, Relaxed);
             // What it has becomes free only when this thread goes.
             if self.proc.dead.load(Relaxed) || self.proc.uffd.gone() {
                 return Err(End::Gone);
