@@ -95,6 +95,7 @@ pub fn run(args: &RunArgs, inherited: Inherited, serve: Serve) -> Result<i32, Fa
         (None, Some(_)) => Some(ADVICE_PERCENT),
         (None, None) => None,
     };
+    let turn_ms = args.shortage.turn_ms(&scheme);
     tell_setup(args, &budget, &swap);
     let signals = inherited.signals;
     let ended = launcher::run(Plan {
@@ -107,7 +108,7 @@ pub fn run(args: &RunArgs, inherited: Inherited, serve: Serve) -> Result<i32, Fa
         endurance,
         on_full: args.shortage.on_full.into(),
         protect: args.shortage.protect.clone(),
-        turn_ms: u64::from(args.shortage.turns) * 1000,
+        turn_ms,
         automatic: automatic(&args.background),
         quiet: args.quiet,
         verbose: args.verbose,

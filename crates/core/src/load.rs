@@ -24,6 +24,8 @@ const REST_FIRST_MS: u64 = 10_000;
 const REST_MOST_MS: u64 = 160_000;
 /// A process takes part that works or waits for pages for one in so many parts of the time.
 const ACTIVE: u64 = 10;
+/// How long fewer processes must be active than may run, so that one more goes on, ms.
+const FEW_MS: u64 = 200;
 /// CPUs must be idle for this share of the time, percent, so that one more process runs.
 const IDLE_PERCENT: u64 = 25;
 /// Turns until one process more than fitted is tried again.
@@ -61,6 +63,8 @@ pub struct LoadControl {
     thrashing_ms: u64,
     calm_ms: u64,
     thrashing_work: u64,
+    /// Since when fewer processes are active than may run, ms.
+    few_ms: u64,
     /// Work before turns began, ns per ms.
     before: u64,
     /// Time and work in this turn, ms and ns.
@@ -86,6 +90,7 @@ impl LoadControl {
             thrashing_ms: 0,
             calm_ms: 0,
             thrashing_work: 0,
+            few_ms: 0,
             before: 0,
             in_turn_ms: 0,
             turn_work: 0,
@@ -103,6 +108,11 @@ impl LoadControl {
     /// Whether nobody is ever held.
     pub fn is_off(&self) -> bool {
         self.turn_ms == 0
+    }
+
+    /// The process is not held, whatever was decided.
+    pub fn forget(&mut self, proc: ProcId) {
+        self.held.retain(|held| *held != proc);
     }
 
     /// How often a process was held.
@@ -138,16 +148,20 @@ impl LoadControl {
         }
         self.in_turn_ms += ms;
         self.turn_work += worked;
+        self.few_ms = if running.len() < self.most { self.few_ms + ms } else { 0 };
         if self.in_turn_ms >= self.turn_ms {
             self.end_turn(&running);
-        } else if running.len() < self.most {
+        } else if self.few_ms >= FEW_MS {
             self.release_one();
         } else if self.thrashing_ms >= CHANGE_MS && wait_for_pages >= 2 && running.len() > 1 {
             self.too_many = running.len();
             self.patience = PATIENCE;
-            self.most = running.len() / 2;
-            self.hold(&running, running.len() - self.most);
-            (self.in_turn_ms, self.turn_work) = (0, 0);
+            let most = running.len() / 2;
+            if most < self.most {
+                (self.in_turn_ms, self.turn_work) = (0, 0);
+            }
+            self.most = most;
+            self.hold(&running, running.len() - most);
         } else if self.calm_ms >= CHANGE_MS && idle_percent >= IDLE_PERCENT && self.most + 1 < self.too_many {
             self.most += 1;
             self.release_one();
@@ -166,7 +180,7 @@ impl LoadControl {
 
     /// Something has changed: what was seen before does not count.
     fn start_anew(&mut self) {
-        (self.thrashing_ms, self.thrashing_work, self.calm_ms) = (0, 0, 0);
+        (self.thrashing_ms, self.thrashing_work, self.calm_ms, self.few_ms) = (0, 0, 0, 0);
     }
 
     fn begin(&mut self, running: Vec<Progress>) {
@@ -199,6 +213,9 @@ impl LoadControl {
         let proc = self.held.remove(0);
         self.released.push(proc);
         self.start_anew();
+        if self.held.is_empty() {
+            self.rest();
+        }
     }
 
     /// The turn is over: others run, or all, if it has brought too little.
@@ -339,6 +356,7 @@ mod tests {
         let mut machine = Machine::new(5000, 150, &[100; 2]);
         machine.run(600, |i, holds| !holds(1 - i));
         assert!(machine.longest <= 1000, "{} ms", machine.longest);
+        assert!((1..5).contains(&machine.control.count()), "in 60 s: {} times", machine.control.count());
     }
 
     #[test]

@@ -80,6 +80,10 @@ pub struct Server {
     served: u32,
     /// Faults that wait for the end of an announced fork.
     postponed: Vec<Waiting>,
+    /// Faults that wait for the turn of the process.
+    held: Vec<Waiting>,
+    /// What of the wait of the fault that is being served was counted already.
+    counted: Duration,
     /// Faults until the next check of the faulting thread's CPU.
     until_follow: u32,
     /// When the fault that was served last was read.
@@ -89,6 +93,9 @@ pub struct Server {
 
 /// Most pages that one fault brings back; pages of zeros can be more.
 const RUN: usize = 16;
+
+/// Longest sleep while faults wait for the turn of the process, ms.
+const HELD_MS: i32 = 20;
 
 /// Longest sleep without faults, ms.
 const IDLE_MS: i32 = 250;
@@ -174,6 +181,8 @@ pub fn run(shared: Arc<Shared>, proc: Arc<Proc>) {
         order: Order::default(),
         served: 0,
         postponed: Vec::new(),
+        held: Vec::new(),
+        counted: Duration::ZERO,
         until_follow: 0,
         served_last: Instant::now(),
         ahead: Vec::new(),
@@ -198,6 +207,7 @@ impl Server {
             if !self.proc.expected().is_some_and(|fork| fork.may_wait(u32::MAX)) {
                 waiting.append(&mut self.postponed);
             }
+            self.take_held(&mut waiting);
             // On one CPU the program runs before the wake-up returns, so its next fault may be
             // queued already. If not, it runs on another CPU or waits for something else.
             if self.drain_faults(&mut waiting)? == 0 && waiting.is_empty() {
@@ -245,6 +255,8 @@ impl Server {
             _ if self.proc.is_out_of_reach() => 2,
             // No descriptor tells of room.
             _ if self.proc.returning.lock().is_under_way() => 1,
+            // Nor of the end of the pager.
+            _ if !self.held.is_empty() => HELD_MS,
             wait => wait,
         };
         let device = self.reader.as_ref().map_or(-1, Reader::fd);
@@ -362,15 +374,15 @@ impl Server {
     /// the fault must wait, and is in `reading` or `postponed`.
     fn serve_missing(
         &mut self,
-        mut fault: Waiting,
+        fault: Waiting,
         page: Page,
         is_beacon: bool,
         more: &mut Vec<Waiting>,
     ) -> Result<bool, End> {
-        if !is_beacon && self.is_held(fault.tid) {
-            self.wait_for_turn(more)?;
-            fault.since = Instant::now();
+        if !is_beacon && self.holds(fault) {
+            return Ok(false);
         }
+        self.counted = Duration::ZERO;
         loop {
             let Ok(mut most) = self.read_first(page, fault.optional.map(|pages| pages.pages)) else {
                 self.reading.push(fault);
@@ -421,7 +433,8 @@ impl Server {
                 Fault::Busy => true,
             };
             if done {
-                self.proc.counters.waited_ns.fetch_add(fault.since.elapsed().as_nanos() as u64, Relaxed);
+                let waited = fault.since.elapsed().saturating_sub(self.counted);
+                self.proc.counters.waited_ns.fetch_add(waited.as_nanos() as u64, Relaxed);
                 self.sampled(page, source, fault.since);
                 return Ok(true);
             }

@@ -64,7 +64,7 @@ use crate::swap::Allowance;
 use config::{Config, FromPager, SwapChoice};
 use contents::Contents;
 use memfit_core::scheme::{AdmissionKind, SwapFormat};
-use memfit_os::capability::{self, CAP_SYS_ADMIN};
+use memfit_os::capability::{self, CAP_SYS_ADMIN, CAP_SYS_PTRACE};
 use memfit_os::probe;
 use memfit_os::standby::Standby;
 use memfit_os::uffd;
@@ -83,8 +83,12 @@ pub fn serve(config: Config) -> ! {
     memfit_os::memory::undumpable();
     let launcher = config.to_launcher;
     // Files of /proc that the pager opens and lends to stubs would show physical addresses.
-    let given_up = capability::give_up(CAP_SYS_ADMIN)
-        .map_err(|error| (format!("the pager cannot give CAP_SYS_ADMIN up: {error}"), 1));
+    // Without CAP_SYS_PTRACE it may only look at programs that have no more rights than it.
+    let given_up = match capability::has(CAP_SYS_PTRACE) {
+        true => capability::give_up(CAP_SYS_ADMIN),
+        false => Ok(()),
+    };
+    let given_up = given_up.map_err(|error| (format!("the pager cannot give CAP_SYS_ADMIN up: {error}"), 1));
     let desk = match given_up.and_then(|()| start(config)) {
         Ok(desk) => desk,
         Err((message, code)) => {

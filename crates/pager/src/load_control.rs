@@ -20,13 +20,11 @@ const FAULT_CPU_NS: u64 = 4000;
 const EVICTION_CPU_NS: u64 = 5000;
 /// What a program waits for a page besides the pager's work: two switches between threads, ns.
 const SWITCHES_NS: u64 = 14_000;
-const TOLD: &str = "processes take pages from each other for longer than they work: some wait by turns; a larger -m \
-                    avoids it, and --turns 0 turns that off";
 
 /// What a process had done when it was looked at last.
 #[derive(Debug, Clone, Copy, Default)]
 struct Seen {
-    cpu: Duration,
+    cpu: Option<Duration>,
     faults: u64,
     evicted: u64,
     waited_ns: u64,
@@ -34,7 +32,7 @@ struct Seen {
 
 impl Seen {
     fn of(proc: &Proc) -> Seen {
-        let cpu = proc.pid().and_then(procfs::cpu_clock).unwrap_or_default();
+        let cpu = proc.pid().and_then(procfs::cpu_clock);
         let counters = &proc.counters;
         Seen {
             cpu,
@@ -43,6 +41,13 @@ impl Seen {
             waited_ns: counters.waited_ns.load(Relaxed),
         }
     }
+}
+
+/// Whether the kernel tells what its threads do, which decides which faults may wait. Asked only of
+/// a process that waits for pages.
+fn can_be_held(proc: &Proc, waited_ns: u64, elapsed: Duration) -> bool {
+    u128::from(waited_ns) * 10 < elapsed.as_nanos()
+        || proc.pid().is_some_and(|pid| procfs::in_system_call(pid, pid).is_some())
 }
 
 /// The monitor's part of load control.
@@ -78,22 +83,21 @@ impl LoadTurns {
             let (now, then) = (self.seen.get(&proc.id)?, before.get(&proc.id)?);
             let faults = now.faults.saturating_sub(then.faults);
             let paging = faults * FAULT_CPU_NS + now.evicted.saturating_sub(then.evicted) * EVICTION_CPU_NS;
-            let worked = now.cpu.saturating_sub(then.cpu).as_nanos() as u64;
+            let worked = now.cpu?.saturating_sub(then.cpu?).as_nanos() as u64;
+            let waited_ns = now.waited_ns.saturating_sub(then.waited_ns) + faults * SWITCHES_NS;
             Some(Progress {
                 proc: proc.id,
                 worked_ns: worked.saturating_sub(paging),
-                waited_ns: now.waited_ns.saturating_sub(then.waited_ns) + faults * SWITCHES_NS,
-                exempt: shared.is_protected(&proc.comm.lock()),
+                waited_ns,
+                exempt: shared.is_protected(&proc.comm.lock()) || !can_be_held(proc, waited_ns, elapsed),
             })
         };
         let all: Vec<Progress> = procs.iter().filter_map(progress).collect();
+        // Another process has the number by now, and starts unheld.
+        procs.iter().filter(|proc| !proc.held.load(Relaxed)).for_each(|proc| self.control.forget(proc.id));
         let idle = self.idle.percent(EVERY / 2).unwrap_or(0);
-        let count = self.control.count();
         self.control.step(elapsed.as_millis() as u64, idle, &all);
-        if self.control.count() > count {
-            shared.meters.held.store(self.control.count(), Relaxed);
-            shared.warn(TOLD.into());
-        }
+        shared.meters.held.store(self.control.count(), Relaxed);
         for proc in &procs {
             let held = self.control.holds(proc.id);
             if proc.held.swap(held, Relaxed) && !held {

@@ -407,6 +407,9 @@ fn summary(stats: &Stats) -> String {
         0 => ", nothing written to disk".into(),
         written => format!(", {} written to swap", mib(written)),
     });
+    if stats.transitions.held > 0 {
+        line.push_str(&format!("; processes waited for their turn {} times (--turns)", stats.transitions.held));
+    }
     line
 }
 
@@ -421,7 +424,13 @@ mod tests {
         stats.codecs.insert("lz4".into(), Codec { pages: 13, in_bytes: 53_248, out_bytes: 4551 });
         assert!(!summary(&stats).contains("compressed"), "{}", summary(&stats));
         stats.evictions.compressed = 13;
-        assert!(summary(&stats).contains(", compressed 11.7:1, 20M written to swap"), "{}", summary(&stats));
+        assert!(summary(&stats).ends_with(", compressed 11.7:1, 20M written to swap"), "{}", summary(&stats));
+        stats.transitions.held = 4;
+        assert!(
+            summary(&stats).ends_with("; processes waited for their turn 4 times (--turns)"),
+            "{}",
+            summary(&stats)
+        );
     }
 
     #[test]

@@ -1,7 +1,11 @@
 //! The options of `memfit run` about what it does when memory is not enough for the programs.
 
 use clap::{Args, ValueEnum};
+use memfit_core::scheme::{Scheme, SizingKind};
 use memfit_pager::config::OnFull;
+
+/// Turns of the scheme memfit.
+const TURN_SECONDS: u32 = 5;
 
 /// See [`super::RunArgs`].
 #[derive(Debug, Args)]
@@ -25,9 +29,19 @@ pub struct ShortageArgs {
     /// Seconds of a turn when processes take pages from each other: some wait; 0: nobody waits
     ///
     /// Processes thrash when all wait for pages for longer than they work. If turns get more done,
-    /// some wait at their next page fault, and others after each turn. --protect exempts some.
-    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u32).range(..=60))]
-    pub turns: u32,
+    /// some wait at their next page fault, and others after each turn. --protect exempts some. By
+    /// default 5 with a scheme of adaptive sizing, such as memfit, and 0 with the others: the
+    /// published schemes have no turns.
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(..=60))]
+    pub turns: Option<u32>,
+}
+
+impl ShortageArgs {
+    /// Length of a turn with this scheme, ms; 0: no turns.
+    pub fn turn_ms(&self, scheme: &Scheme) -> u64 {
+        let usual = if scheme.sizing.kind == SizingKind::Adaptive { TURN_SECONDS } else { 0 };
+        u64::from(self.turns.unwrap_or(usual)) * 1000
+    }
 }
 
 /// What is done when the programs do not fit.

@@ -2,6 +2,7 @@
 
 use super::{spare, End, Server, Waiting};
 use memfit_os::event::poll2;
+use memfit_os::procfs;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -15,36 +16,38 @@ const SHARED_WAIT_MAX: Duration = Duration::from_secs(2);
 const STALL: Duration = Duration::from_secs(10);
 const STALLED: &str =
     "page faults wait for memory for more than 10 s: the programs use more at once than the budget holds; raise -m";
-/// Longest sleep of a fault thread whose process is held, ms: nothing wakes it when the pager ends.
-const HELD_POLL_MS: i32 = 20;
+/// Whether a thread faults in an instruction of its own, and not in a system call.
+fn is_own_access(pid: i32, tid: u32) -> bool {
+    let of = |tid| procfs::in_system_call(pid, tid);
+    // In a PID namespace of its own the thread has another number.
+    of(tid as i32).or_else(|| of(procfs::task(pid, tid)?)) == Some(false)
+}
 
 impl Server {
-    /// Whether a fault of this thread waits for the process's turn. Not in a system call: there the
-    /// thread can have a lock of the kernel that processes outside of the tree need.
-    pub(super) fn is_held(&self, tid: u32) -> bool {
-        let in_call = |pid| memfit_os::procfs::in_system_call(pid, tid as i32);
-        self.proc.held.load(Relaxed) && self.proc.pid().and_then(in_call) == Some(false)
+    /// Whether a fault waits for the turn of its process; then it is kept in `held`. Not one in a
+    /// system call: there the thread can have a lock of the kernel that processes outside of the
+    /// tree need.
+    pub(super) fn holds(&mut self, fault: Waiting) -> bool {
+        if !self.turn_is_off() || !self.proc.pid().is_some_and(|pid| is_own_access(pid, fault.tid)) {
+            return false;
+        }
+        // A thread that a signal has interrupted faults again.
+        self.held.retain(|held| held.tid != fault.tid);
+        self.held.push(fault);
+        true
     }
 
-    /// Load control lets this process wait. Reads events meanwhile, as [`Server::throttle`] does.
-    pub(super) fn wait_for_turn(&mut self, more: &mut Vec<Waiting>) -> Result<(), End> {
-        while self.proc.held.load(Relaxed) && !self.proc.at_rest() && !self.shared.ending.load(Relaxed) {
-            let (readable, kicked) = poll2(self.proc.uffd.as_raw_fd(), self.proc.kick.as_raw_fd(), HELD_POLL_MS);
-            if kicked {
-                self.proc.kick.clear();
-            }
-            if self.proc.dead.load(Relaxed) || self.proc.uffd.gone() {
-                return Err(End::Gone);
-            }
-            if readable {
-                self.drain(more)?;
-                // It goes on until that thread has its page.
-                if more.iter().any(|fault| !self.is_held(fault.tid)) {
-                    break;
-                }
-            }
+    /// Adds the faults that have waited for the turn, if it has come.
+    pub(super) fn take_held(&mut self, waiting: &mut Vec<Waiting>) {
+        if !self.held.is_empty() && !self.turn_is_off() {
+            let since = Instant::now();
+            waiting.extend(self.held.drain(..).map(|fault| Waiting { since, ..fault }));
         }
-        Ok(())
+    }
+
+    /// Load control lets this process wait.
+    fn turn_is_off(&self) -> bool {
+        self.proc.held.load(Relaxed) && !self.proc.at_rest() && !self.shared.ending.load(Relaxed)
     }
 
     /// Waits for room in the budget. Reads events meanwhile: an unread one would block evictions
@@ -69,8 +72,10 @@ impl Server {
             if !spare::help(&self.shared) {
                 self.shared.budget.wait_for_progress(seen);
             }
-            // Load control must not take the process for an idle one meanwhile.
-            self.proc.counters.waited_ns.fetch_add(waits.elapsed().as_nanos() as u64, Relaxed);
+            // Counted at once: load control must not take the process for an idle one meanwhile.
+            let waited = waits.elapsed();
+            self.proc.counters.waited_ns.fetch_add(waited.as_nanos() as u64, Relaxed);
+            self.counted += waited;
             // What it has becomes free only when this thread goes.
             if self.proc.dead.load(Relaxed) || self.proc.uffd.gone() {
                 return Err(End::Gone);
