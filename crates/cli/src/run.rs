@@ -283,9 +283,7 @@ fn outer_run_lives() -> bool {
     let Some(name) = env::var(SOCKET_VARIABLE).ok().filter(|name| !name.is_empty()) else { return false };
     let lives = |connected: io::Result<OwnedFd>| match connected {
         // As for the stub: any user can bind the name of a pager that has ended.
-        Ok(socket) => {
-            seqpacket::peer(socket.as_fd()).is_ok_and(|(uid, _)| [0, process::effective_uid()].contains(&uid))
-        }
+        Ok(socket) => seqpacket::peer(socket.as_fd()).is_ok_and(|(uid, _)| process::is_root_or_own(uid)),
         // The pager's queue is full: it lives.
         Err(error) => error.kind() == io::ErrorKind::WouldBlock,
     };

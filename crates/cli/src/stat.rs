@@ -3,6 +3,7 @@
 use crate::args::StatArgs;
 use crate::errors::{describe, Failure};
 use crate::top::canvas::fit;
+use crate::top::plain::sizes;
 use crate::top::terminal;
 use crate::top::units::bytes;
 use crate::trees::{self, Question};
@@ -108,18 +109,9 @@ fn processes(stats: &Stats) -> String {
 }
 
 fn row(pid: &str, stats: &Stats) -> [String; 9] {
-    let now = &stats.now.memory;
-    [
-        pid.to_owned(),
-        bytes(stats.budget_bytes),
-        bytes(now.total_bytes),
-        bytes(now.resident_bytes),
-        bytes(now.staged_bytes),
-        bytes(now.pool_bytes),
-        bytes(now.swap_bytes),
-        stats.pool_ratio().map_or_else(|| "-".into(), |ratio| format!("{ratio:.1}")),
-        (living(&stats.processes) + stats.processes_left_out.unwrap_or(0) as usize).to_string(),
-    ]
+    let [budget, total, resident, staged, pool, swap, ratio] = sizes(stats);
+    let processes = living(&stats.processes) + stats.processes_left_out.unwrap_or(0) as usize;
+    [pid.to_owned(), budget, total, resident, staged, pool, swap, ratio, processes.to_string()]
 }
 
 /// How many processes of the list still run: those that ended are listed too, and a pid that was

@@ -371,6 +371,7 @@ impl World {
             4 => {
                 let (background, protected) = (self.random.one_in(2), self.random.one_in(2));
                 self.core.set_background(id, background);
+                self.core.set_held(id, self.random.one_in(4));
                 self.core.protect(id, protected);
                 let victim = self.core.pick_oom_victim(1);
                 assert!(victim.is_none_or(|victim| self.core.is_background(victim.proc)));

@@ -216,6 +216,8 @@ core_calls! {
         |core| core.same_as(object, hash);
     44 refused Refused { object: ObjectId = object }
         |core| core.refused(object);
+    45 set_held SetHeld { proc: ProcId = proc, held: bool = flag }
+        |core| core.set_held(proc, held);
 }
 
 /// Receives each call with its number, from 1 on, and the hash of the decisions before it.

@@ -105,6 +105,11 @@ impl LoadControl {
         self.held.contains(&proc)
     }
 
+    /// Whether a process is held now: only then is it of interest how idle the CPUs are.
+    pub fn holds_any(&self) -> bool {
+        !self.held.is_empty()
+    }
+
     /// Whether nobody is ever held.
     pub fn is_off(&self) -> bool {
         self.turn_ms == 0
@@ -149,19 +154,13 @@ impl LoadControl {
         self.in_turn_ms += ms;
         self.turn_work += worked;
         self.few_ms = if running.len() < self.most { self.few_ms + ms } else { 0 };
-        if self.in_turn_ms >= self.turn_ms {
-            self.end_turn(&running);
+        let take_pages = wait_for_pages >= 2 && running.len() > 1;
+        if self.thrashing_ms >= CHANGE_MS && take_pages {
+            self.hold_half(&running);
+        } else if self.in_turn_ms >= self.turn_ms {
+            self.end_turn(&running, take_pages);
         } else if self.few_ms >= FEW_MS {
             self.release_one();
-        } else if self.thrashing_ms >= CHANGE_MS && wait_for_pages >= 2 && running.len() > 1 {
-            self.too_many = running.len();
-            self.patience = PATIENCE;
-            let most = running.len() / 2;
-            if most < self.most {
-                (self.in_turn_ms, self.turn_work) = (0, 0);
-            }
-            self.most = most;
-            self.hold(&running, running.len() - most);
         } else if self.calm_ms >= CHANGE_MS && idle_percent >= IDLE_PERCENT && self.most + 1 < self.too_many {
             self.most += 1;
             self.release_one();
@@ -196,6 +195,18 @@ impl LoadControl {
         }
     }
 
+    /// Too many run: half of them are held. A turn of fewer than before starts anew.
+    fn hold_half(&mut self, running: &[Progress]) {
+        self.too_many = running.len();
+        self.patience = PATIENCE;
+        let most = running.len() / 2;
+        if most < self.most {
+            (self.in_turn_ms, self.turn_work) = (0, 0);
+        }
+        self.most = most;
+        self.hold(running, running.len() - most);
+    }
+
     /// Holds so many of the processes that run: those first that have run for longest, and of these
     /// the one that has worked least.
     fn hold(&mut self, running: &[Progress], count: usize) {
@@ -218,9 +229,13 @@ impl LoadControl {
         }
     }
 
-    /// The turn is over: others run, or all, if it has brought too little.
-    fn end_turn(&mut self, running: &[Progress]) {
+    /// The turn is over: others run. If it has brought too little, fewer run, or, where that is not
+    /// possible, all.
+    fn end_turn(&mut self, running: &[Progress], take_pages: bool) {
         let enough = self.turn_work * 100 >= self.before * GAIN_PERCENT * self.in_turn_ms;
+        if !enough && take_pages && running.len() / 2 < self.most {
+            return self.hold_half(running);
+        }
         (self.in_turn_ms, self.turn_work) = (0, 0);
         if !enough {
             return self.rest();
@@ -340,6 +355,14 @@ mod tests {
         machine.run(600, always);
         assert!(machine.total() > 40_000, "{}", machine.total());
         assert!(machine.work.iter().all(|&work| work > 8000), "{:?}", machine.work);
+    }
+
+    #[test]
+    fn a_short_turn_of_too_many_is_followed_by_one_of_fewer() {
+        let mut machine = Machine::new(1000, 150, &[100; 3]);
+        machine.run(300, always);
+        assert!(machine.work.iter().all(|&work| work > 3000), "{:?}", machine.work);
+        assert!(machine.longest <= 4000, "{} ms", machine.longest);
     }
 
     #[test]

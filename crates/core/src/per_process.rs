@@ -102,9 +102,29 @@ impl Core {
         process.reclaim = process.reclaim.filter(|reclaim| !reclaim.gave_up);
     }
 
+    /// Says whether load control lets a process wait ([`crate::load`]): like one in the background
+    /// it leaves as a whole when memory is short, even if most of it is outside, and its working
+    /// set is found anew when it goes on. It is no victim of the out-of-memory handling.
+    pub fn set_held(&mut self, proc: ProcId, held: bool) {
+        self.record(&CoreCall::SetHeld { proc, held });
+        let process = self.table.proc_mut(proc);
+        process.held = held;
+        if held || process.background {
+            return;
+        }
+        if process.reclaim.is_some() {
+            (process.returns, process.judged_to) = (process.returns.wrapping_add(1), 0);
+        }
+        self.end_reclaim(proc);
+    }
+
     /// Ends the reclaim of a process: what has left stays outside.
     pub fn stop_process_reclaim(&mut self, proc: ProcId) {
         self.record(&CoreCall::StopProcessReclaim { proc });
+        self.end_reclaim(proc);
+    }
+
+    fn end_reclaim(&mut self, proc: ProcId) {
         self.leaving.retain(|&leaving| leaving != proc);
         self.table.proc_mut(proc).reclaim = None;
     }
@@ -200,7 +220,10 @@ impl Core {
                     unused.push(run);
                 }
             }
-            let takeable = self.takeable(run);
+            // While it is held, others use what it shares with them.
+            let only_held = process.held && !process.background;
+            let stays = if only_held { self.table.runs[run as usize].shared } else { 0 };
+            let takeable = self.takeable(run) & !stays;
             let parked = !matches!(self.table.runs[run as usize].parked_until, 0 | ASIDE);
             let mut full = false;
             if takeable != 0 && parked {
@@ -243,15 +266,17 @@ impl Core {
         self.table.proc(proc).reclaim.is_some_and(|reclaim| reclaim.last.is_none())
     }
 
-    /// Memory is short: begins to reclaim the background process with the most pages in memory,
-    /// unless a process leaves already. A process that has more outside than in memory gives its
-    /// pages like the others (Han et al., `Reclaim_Efficiency_Estimator`, which would kill it).
+    /// Memory is short: begins to reclaim the process in the background, or held, with the most
+    /// pages in memory, unless a process leaves already. One in the background that has more
+    /// outside than in memory gives its pages like the others (Han et al.,
+    /// `Reclaim_Efficiency_Estimator`, which would kill it). One that is held does not touch them.
     pub(crate) fn let_background_leave(&mut self) {
         if self.tunables.scheme.reclaim.per_process == 0 || self.a_process_gives() {
             return;
         }
         let can_begin = |of: &Process| of.reclaim.is_none_or(|reclaim| reclaim.ended.is_some() && !reclaim.gave_up);
-        let pays = |of: &Process| of.background && of.present_pages > of.out_pages.max(WORTH_PAGES) && can_begin(of);
+        let most_is_in = |of: &Process| of.held || of.background && of.present_pages > of.out_pages;
+        let pays = |of: &Process| most_is_in(of) && of.present_pages > WORTH_PAGES && can_begin(of);
         let all = self.table.procs.iter().enumerate();
         let worth = all.filter_map(|(i, of)| Some((i, of.as_ref().filter(|of| pays(of))?.present_pages)));
         let Some((i, _)) = worth.max_by_key(|&(i, pages)| (pages, core::cmp::Reverse(i))) else { return };

@@ -99,6 +99,8 @@ pub(crate) struct Proc {
     pub reclaim: Option<ProcessReclaim>,
     /// It leaves as a whole when memory is short.
     pub background: bool,
+    /// Load control lets it wait.
+    pub held: bool,
     /// How often it came to the foreground again.
     pub returns: u32,
     /// Runs below this number are judged, if they were on trial at its last return.
@@ -214,6 +216,7 @@ impl Table {
             coming_pages: 0,
             reclaim: None,
             background: false,
+            held: false,
             returns: 0,
             judged_to: 0,
             protected: false,

@@ -376,6 +376,30 @@ fn a_background_process_with_more_outside_than_in_memory_is_like_the_others() {
     assert_eq!(run.core.process_reclaim(background).map(|done| done.pages), Some(600));
 }
 
+/// Load control lets it wait: then it touches none of its pages.
+#[test]
+fn a_held_process_leaves_first_and_is_no_victim() {
+    let mut run = Run::with_staging(1024);
+    let held = run.process(0..600);
+    run.core.reclaim_process(held);
+    assert!(run.until_sleep(2000));
+    run.process(0..2000);
+    (0..270).for_each(|page| run.touch(held, page));
+    run.core.set_held(held, true);
+    assert_eq!(run.core.pick_oom_victim(1), None);
+    run.left.clear();
+    short(&mut run, Level::BelowLow);
+    assert_eq!(run.left[..270], (0..270).map(|page| (held, page)).collect::<Vec<_>>());
+    run.core.set_held(held, false);
+    assert_eq!(run.core.process_reclaim(held), None);
+    assert_eq!(run.together(held), (0..600).collect::<Vec<_>>());
+    // One in the background stays there.
+    run.core.set_held(held, true);
+    run.core.set_background(held, true);
+    run.core.set_held(held, false);
+    assert!(run.core.pick_oom_victim(1).is_some());
+}
+
 /// What it has outside counts as well: that is what fills the pool.
 #[test]
 fn the_background_process_with_most_pages_makes_room() {

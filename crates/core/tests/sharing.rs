@@ -109,6 +109,25 @@ fn what_one_process_has_alone_leaves_first() {
     family.core.check();
 }
 
+/// While a process is held, its relatives use what they share with it.
+#[test]
+fn a_held_process_leaves_without_what_it_shares() {
+    let mut family = Family::new();
+    family.shares_all_but(&[3, 17]);
+    let leaves = |family: &mut Family| {
+        family.core.reclaim_process(family.child);
+        let (process, victims) = family.core.pick_victims(64, 0, &|_| true).unwrap();
+        assert_eq!(process, family.child);
+        family.take(process, &victims)
+    };
+    family.core.set_held(family.child, true);
+    assert_eq!(leaves(&mut family), [3, 17]);
+    family.core.set_background(family.child, true);
+    let rest: Vec<u64> = (0..PAGES).filter(|page| ![3, 17].contains(page)).collect();
+    assert_eq!(leaves(&mut family), rest, "the user has said so");
+    family.core.check();
+}
+
 /// A copy that the process has made since then is found by the next look. A page that comes back is
 /// the process's alone.
 #[test]

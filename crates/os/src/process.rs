@@ -42,6 +42,12 @@ pub fn effective_uid() -> u32 {
     unsafe { libc::geteuid() }
 }
 
+/// Whether a user is root or that of this process: nobody else can act in its name.
+#[must_use]
+pub fn is_root_or_own(uid: u32) -> bool {
+    uid == 0 || uid == effective_uid()
+}
+
 /// Makes this process the parent of every orphan below it.
 ///
 /// # Errors

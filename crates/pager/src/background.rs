@@ -180,7 +180,25 @@ pub fn come_back(shared: &Shared, client: &Client, by: By) {
     state.core.set_background(proc.id, false);
     state.core.stop_process_reclaim(proc.id);
     shared.apply_effects(state);
-    let (ranges, on_trial) = working_set(shared, &proc);
+    bring_working_set(shared, &proc);
+}
+
+/// Load control lets a process wait, or go on: then its working set comes back.
+pub fn hold(shared: &Shared, proc: &Proc, held: bool) {
+    let Some(mut state) = shared.lock_for(proc) else { return };
+    state.core.set_held(proc.id, held);
+    let comes_back = !held && !state.core.is_background(proc.id);
+    shared.apply_effects(state);
+    if comes_back {
+        bring_working_set(shared, proc);
+    } else if held {
+        *proc.returning.lock() = Returning::default();
+    }
+    proc.kick.raise();
+}
+
+fn bring_working_set(shared: &Shared, proc: &Proc) {
+    let (ranges, on_trial) = working_set(shared, proc);
     proc.returning.lock().begin(ranges, on_trial);
     proc.kick.raise();
 }

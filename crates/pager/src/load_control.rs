@@ -1,6 +1,7 @@
 //! Load control: measures how much processes work and wait for pages, and holds those that the core
 //! names (`memfit_core::load`).
 
+use crate::background;
 use crate::proc::Proc;
 use crate::state::Shared;
 use memfit_core::load::{LoadControl, Progress};
@@ -22,7 +23,7 @@ const EVICTION_CPU_NS: u64 = 5000;
 const SWITCHES_NS: u64 = 14_000;
 
 /// What a process had done when it was looked at last.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 struct Seen {
     cpu: Option<Duration>,
     faults: u64,
@@ -95,13 +96,13 @@ impl LoadTurns {
         let all: Vec<Progress> = procs.iter().filter_map(progress).collect();
         // Another process has the number by now, and starts unheld.
         procs.iter().filter(|proc| !proc.held.load(Relaxed)).for_each(|proc| self.control.forget(proc.id));
-        let idle = self.idle.percent(EVERY / 2).unwrap_or(0);
+        let idle = if self.control.holds_any() { self.idle.percent(EVERY / 2).unwrap_or(0) } else { 0 };
         self.control.step(elapsed.as_millis() as u64, idle, &all);
         shared.meters.held.store(self.control.count(), Relaxed);
         for proc in &procs {
             let held = self.control.holds(proc.id);
-            if proc.held.swap(held, Relaxed) && !held {
-                proc.kick.raise();
+            if proc.held.swap(held, Relaxed) != held {
+                background::hold(shared, proc, held);
             }
         }
     }

@@ -12,7 +12,7 @@ use crate::proc::send_command;
 use crate::stats::Question;
 use crate::{background, detach, files, forks, own_uffd};
 use memfit_os::messages::from_stub;
-use memfit_os::{proctree, seqpacket};
+use memfit_os::{process, proctree, seqpacket};
 use memfit_stats::Stats;
 use memfit_wire::{
     Command, FromStub, BYE, CONFINE, DETACH, FILE, GREETING, HELLO, MAGIC, NETNS_FALLBACK, NO_THREAD, OWN_UFFD, STAY,
@@ -124,7 +124,7 @@ impl Newcomers {
                 }
             };
             match seqpacket::peer(socket.as_fd()) {
-                Ok((uid, pid)) if may_ask(uid) || may_join(desk, uid, pid) => {
+                Ok((uid, pid)) if process::is_root_or_own(uid) || may_join(desk, uid, pid) => {
                     self.pending.push(Pending { socket, pid, since: Instant::now() });
                 }
                 _ => say_bye(&socket),
@@ -171,7 +171,7 @@ fn turn_away(desk: &Desk, listener: RawFd) -> bool {
             false => format!("not paged, but counted: processes for which {why}"),
         });
         if depends && seqpacket::peer_lives(socket.as_fd()) {
-            memfit_os::process::kill(pid);
+            process::kill(pid);
         }
     }
     say_bye(&socket);
@@ -212,7 +212,7 @@ fn first_message(desk: &Arc<Desk>, Pending { socket, .. }: Pending) {
         Some(request) if request.kind == CONFINE => detach::confine(desk, &socket, pid, request.flags),
         Some(request) if request.kind == DETACH => detach::requested(desk, socket, pid, request.flags),
         None if packet.bytes.starts_with(b"{") => {
-            if may_ask(uid) {
+            if process::is_root_or_own(uid) {
                 let question: Question = serde_json::from_slice(&packet.bytes).unwrap_or_default();
                 if let Some(order) = &question.order {
                     let told = serde_json::to_vec(&background::carry_out(desk, order)).unwrap_or_default();
@@ -231,10 +231,6 @@ fn first_message(desk: &Arc<Desk>, Pending { socket, .. }: Pending) {
     }
 }
 
-fn may_ask(uid: u32) -> bool {
-    uid == 0 || uid == memfit_os::process::effective_uid()
-}
-
 fn may_join(desk: &Desk, uid: u32, pid: i32) -> bool {
     may_join_below(desk.config.launcher_pid, uid, pid)
 }
@@ -244,7 +240,7 @@ fn may_join(desk: &Desk, uid: u32, pid: i32) -> bool {
 /// outside of the pager's PID namespace has pid 0, as far as the pager can see: a signal to that
 /// goes to the pager's own group.
 fn may_join_below(launcher: i32, uid: u32, pid: i32) -> bool {
-    pid > 0 && (uid == memfit_os::process::effective_uid() || proctree::is_at_or_below(pid, launcher))
+    pid > 0 && (uid == process::effective_uid() || proctree::is_at_or_below(pid, launcher))
 }
 
 /// Parses a message of a stub.
@@ -259,7 +255,7 @@ mod tests {
 
     #[test]
     fn nobody_joins_whose_pid_is_unknown() {
-        let (own, uid) = (std::process::id() as i32, memfit_os::process::effective_uid());
+        let (own, uid) = (std::process::id() as i32, process::effective_uid());
         let others = uid.wrapping_add(1);
         assert!(may_join_below(1, uid, own) && may_join_below(own, others, own));
         assert!(!may_join_below(own, others, 1), "another user's, outside of the tree");

@@ -36,24 +36,25 @@ pub fn head() -> String {
 /// The line of one tree.
 #[must_use]
 pub fn row(pid: &str, stats: &Stats, rates: &Rates) -> String {
-    let now = &stats.now.memory;
-    let cells = [
-        age(stats.wall_ns),
-        pid.to_owned(),
-        bytes(stats.budget_bytes),
-        bytes(now.total_bytes),
-        bytes(now.resident_bytes),
-        bytes(now.staged_bytes),
-        bytes(now.pool_bytes),
-        bytes(now.swap_bytes),
-        stats.pool_ratio().map_or_else(|| "-".into(), |ratio| format!("{ratio:.1}")),
+    let rates = [
         count(rates.faults),
         nanoseconds(stats.fault_latency_ns.all.p99),
         byte_rate(rates.evicted_pages * 4096.0),
         byte_rate(rates.swap_read_bytes),
         byte_rate(rates.swap_write_bytes),
     ];
-    line(cells.iter().map(String::as_str))
+    let (first, sizes) = ([age(stats.wall_ns), pid.to_owned()], sizes(stats));
+    line(first.iter().chain(&sizes).chain(&rates).map(String::as_str))
+}
+
+/// The columns from the budget to the ratio.
+#[must_use]
+pub fn sizes(stats: &Stats) -> [String; 7] {
+    let now = &stats.now.memory;
+    let [total, resident, staged, pool, swap] =
+        [now.total_bytes, now.resident_bytes, now.staged_bytes, now.pool_bytes, now.swap_bytes].map(bytes);
+    let ratio = stats.pool_ratio().map_or_else(|| "-".into(), |ratio| format!("{ratio:.1}"));
+    [bytes(stats.budget_bytes), total, resident, staged, pool, swap, ratio]
 }
 
 #[cfg(test)]
