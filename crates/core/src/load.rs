@@ -199,8 +199,8 @@ impl LoadControl {
     fn hold_half(&mut self, running: &[Progress]) {
         self.too_many = running.len();
         self.patience = PATIENCE;
-        let most = running.len() / 2;
-        if most < self.most {
+        let most = (running.len() / 2).min(self.most);
+        if most < self.most && running.iter().any(|progress| !progress.exempt) {
             (self.in_turn_ms, self.turn_work) = (0, 0);
         }
         self.most = most;
@@ -233,7 +233,8 @@ impl LoadControl {
     /// possible, all.
     fn end_turn(&mut self, running: &[Progress], take_pages: bool) {
         let enough = self.turn_work * 100 >= self.before * GAIN_PERCENT * self.in_turn_ms;
-        if !enough && take_pages && running.len() / 2 < self.most {
+        let fewer = running.len() / 2 < self.most && running.iter().any(|progress| !progress.exempt);
+        if !enough && take_pages && fewer {
             return self.hold_half(running);
         }
         (self.in_turn_ms, self.turn_work) = (0, 0);
@@ -363,6 +364,17 @@ mod tests {
         machine.run(300, always);
         assert!(machine.work.iter().all(|&work| work > 3000), "{:?}", machine.work);
         assert!(machine.longest <= 4000, "{} ms", machine.longest);
+    }
+
+    #[test]
+    fn those_that_are_never_held_hold_nobody_up_for_long() {
+        let mut machine = Machine::new(5000, 50, &[100; 5]);
+        machine.exempt = vec![true, true, true, true, false];
+        for second in 0..60 {
+            // One of them works in every other second only.
+            machine.run(10, |i, _| i != 3 || second % 2 == 0);
+        }
+        assert!(machine.longest <= 6000, "{} ms", machine.longest);
     }
 
     #[test]

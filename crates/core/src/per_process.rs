@@ -109,7 +109,12 @@ impl Core {
         self.record(&CoreCall::SetHeld { proc, held });
         let process = self.table.proc_mut(proc);
         process.held = held;
-        if held || process.background {
+        if process.background {
+            return;
+        }
+        if held {
+            // It can leave once more.
+            process.reclaim = process.reclaim.filter(|reclaim| reclaim.ended.is_none());
             return;
         }
         if process.reclaim.is_some() {
@@ -269,14 +274,17 @@ impl Core {
     /// Memory is short: begins to reclaim the process in the background, or held, with the most
     /// pages in memory, unless a process leaves already. One in the background that has more
     /// outside than in memory gives its pages like the others (Han et al.,
-    /// `Reclaim_Efficiency_Estimator`, which would kill it). One that is held does not touch them.
+    /// `Reclaim_Efficiency_Estimator`, which would kill it). One that is held leaves once: what it
+    /// has then is shared, or cannot leave.
     pub(crate) fn let_background_leave(&mut self) {
         if self.tunables.scheme.reclaim.per_process == 0 || self.a_process_gives() {
             return;
         }
-        let can_begin = |of: &Process| of.reclaim.is_none_or(|reclaim| reclaim.ended.is_some() && !reclaim.gave_up);
-        let most_is_in = |of: &Process| of.held || of.background && of.present_pages > of.out_pages;
-        let pays = |of: &Process| most_is_in(of) && of.present_pages > WORTH_PAGES && can_begin(of);
+        let may_again = |reclaim: ProcessReclaim| reclaim.ended.is_some() && !reclaim.gave_up;
+        let in_background =
+            |of: &Process| of.background && of.present_pages > of.out_pages && of.reclaim.is_none_or(may_again);
+        let pays =
+            |of: &Process| of.present_pages > WORTH_PAGES && (in_background(of) || of.held && of.reclaim.is_none());
         let all = self.table.procs.iter().enumerate();
         let worth = all.filter_map(|(i, of)| Some((i, of.as_ref().filter(|of| pays(of))?.present_pages)));
         let Some((i, _)) = worth.max_by_key(|&(i, pages)| (pages, core::cmp::Reverse(i))) else { return };

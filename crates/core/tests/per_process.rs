@@ -390,9 +390,15 @@ fn a_held_process_leaves_first_and_is_no_victim() {
     run.left.clear();
     short(&mut run, Level::BelowLow);
     assert_eq!(run.left[..270], (0..270).map(|page| (held, page)).collect::<Vec<_>>());
+    // It leaves once: what it has after that cannot leave, or is used.
+    (0..270).for_each(|page| run.touch(held, page));
+    run.left.clear();
+    short(&mut run, Level::BelowLow);
+    assert_ne!(run.left.first().map(|&(proc, _)| proc), Some(held));
     run.core.set_held(held, false);
     assert_eq!(run.core.process_reclaim(held), None);
-    assert_eq!(run.together(held), (0..600).collect::<Vec<_>>());
+    // Pages that left by themselves are not of the set.
+    assert_eq!(run.together(held), (270..600).collect::<Vec<_>>());
     // One in the background stays there.
     run.core.set_held(held, true);
     run.core.set_background(held, true);

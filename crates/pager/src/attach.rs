@@ -61,7 +61,7 @@ pub fn attach(desk: &Desk, client: &Arc<Client>) -> std::io::Result<()> {
         |kind, fd: BorrowedFd<'_>| send_command(&client.socket, &Command { kind, ..Command::default() }, Some(fd));
     if let Some(uffd) = &known {
         command.flags = WITH_UFFD;
-        lend(LEND, uffd.as_fd());
+        fork_children::lend(client, uffd.as_fd());
     } else if let Some(device) = &desk.device {
         command.flags = WITH_DEVICE;
         lend(LEND, device.as_fd());
@@ -213,7 +213,7 @@ fn manage(desk: &Arc<Desk>, client: &Arc<Client>, message: &FromStub, fd: Option
     if !desk.fork_events {
         send_command(&client.socket, &Command { kind: SERVED, flags: ANNOUNCE_FORKS, ..Command::default() }, None);
     }
-    if shared.budget.free() < shared.budget.sizes.register as i64 || shared.budget.commit_pressure.load(Relaxed) {
+    if shared.budget.is_tight() {
         adopt::rescan(shared, &proc, adopt::Extent::Grown);
         shared.budget.want_reclaim();
     } else {

@@ -96,6 +96,10 @@ impl UseSampler {
         let proc = client.proc.lock().clone();
         let faults = proc.as_ref().map_or(0, |proc| proc.counters.faults.load(Relaxed));
         let used = self.uses.entry(client.pid).or_insert_with(|| Use::new(all, faults, now));
+        if proc.as_ref().is_some_and(|proc| proc.held.load(Relaxed)) {
+            // It would work, but must wait for its turn.
+            used.busy = now;
+        }
         // The stub works for the pager.
         let time = |tid: i32| procfs::cpu_time(client.pid, tid);
         if used.stub.and_then(time).is_none() {

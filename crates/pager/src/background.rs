@@ -36,6 +36,8 @@ const RETURNS_WITHIN: Duration = Duration::from_secs(10);
 #[derive(Debug, Default)]
 pub struct Returning {
     ranges: VecDeque<PageRange>,
+    /// They are to come back, and are not known yet.
+    wanted: bool,
     begun: Option<Instant>,
     /// When a page was last taken from the list.
     last: Option<Instant>,
@@ -67,6 +69,11 @@ impl Returning {
     /// Whether pages are left.
     pub fn is_under_way(&self) -> bool {
         !self.ranges.is_empty()
+    }
+
+    /// Whether the pages must be found first.
+    pub fn is_wanted(&self) -> bool {
+        self.wanted
     }
 
     /// There is no room now. After a while that is the end.
@@ -160,6 +167,7 @@ pub fn begin(shared: &Shared, client: &Client, proc: &Proc) {
         client.standing.store(BACKGROUND, Relaxed);
         state.core.set_background(proc.id, true);
         state.core.protect(proc.id, false);
+        *proc.returning.lock() = Returning::default();
         if told == TOLD_TO_LEAVE {
             state.core.reclaim_process(proc.id);
         }
@@ -180,27 +188,33 @@ pub fn come_back(shared: &Shared, client: &Client, by: By) {
     state.core.set_background(proc.id, false);
     state.core.stop_process_reclaim(proc.id);
     shared.apply_effects(state);
-    bring_working_set(shared, &proc);
+    // Load control brings them when its turn comes.
+    if !proc.held.load(Relaxed) {
+        let (ranges, on_trial) = working_set(shared, &proc);
+        proc.returning.lock().begin(ranges, on_trial);
+        proc.kick.raise();
+    }
 }
 
 /// Load control lets a process wait, or go on: then its working set comes back.
 pub fn hold(shared: &Shared, proc: &Proc, held: bool) {
     let Some(mut state) = shared.lock_for(proc) else { return };
     state.core.set_held(proc.id, held);
-    let comes_back = !held && !state.core.is_background(proc.id);
+    let wanted = !held && !state.core.is_background(proc.id);
+    // The caller, which measures the tree, does not look for the pages itself.
+    *proc.returning.lock() = Returning { wanted, ..Returning::default() };
     shared.apply_effects(state);
-    if comes_back {
-        bring_working_set(shared, proc);
-    } else if held {
-        *proc.returning.lock() = Returning::default();
-    }
     proc.kick.raise();
 }
 
-fn bring_working_set(shared: &Shared, proc: &Proc) {
+/// Finds the pages of a process that goes on.
+pub fn find_working_set(shared: &Shared, proc: &Proc) {
     let (ranges, on_trial) = working_set(shared, proc);
-    proc.returning.lock().begin(ranges, on_trial);
-    proc.kick.raise();
+    let mut returning = proc.returning.lock();
+    // Unless it was told otherwise meanwhile.
+    if returning.wanted {
+        returning.begin(ranges, on_trial);
+    }
 }
 
 /// Pages to bring back, and how many are on trial. In parts: the core's lock must stay free for

@@ -38,6 +38,8 @@ pub struct Budget {
     pub braking: AtomicBool,
     /// Commit pressure: programs have mapped more than can fit. New mappings are registered early.
     pub commit_pressure: AtomicBool,
+    /// The monitor has registered new memory at once within the last moment.
+    pub tight_lately: AtomicBool,
     reclaim: Signal,
     progress: Signal,
 }
@@ -87,6 +89,7 @@ impl Budget {
             fast_growth: AtomicBool::new(false),
             braking: AtomicBool::new(false),
             commit_pressure: AtomicBool::new(false),
+            tight_lately: AtomicBool::new(false),
             reclaim: Signal::default(),
             progress: Signal::default(),
         }
@@ -106,6 +109,11 @@ impl Budget {
     /// Bytes left of the budget; negative when over it.
     pub fn free(&self) -> i64 {
         self.sizes.budget as i64 - self.used() as i64
+    }
+
+    /// Whether new memory is to be registered at once.
+    pub fn is_tight(&self) -> bool {
+        self.free() < self.sizes.register as i64 || self.commit_pressure.load(Relaxed)
     }
 
     /// The watermarks in force.

@@ -60,6 +60,8 @@ pub struct Client {
     /// Its stub has said [`ATTACHED`], with its userfaultfd, at this time. It waits for its parent
     /// to leave the fork.
     pub ready: Lock<Option<(FromStub, Option<OwnedFd>, Instant)>, { rank::READY }>,
+    /// A fork child that waits until it is paged and there is room, and since when.
+    pub waits: Lock<Option<Instant>, { rank::CLIENT_WAITS }>,
     /// Segment sent with ATTACH.
     pub segment: Lock<Option<Arc<Segment>>, { rank::SEGMENT }>,
     /// Set once it has a userfaultfd.
@@ -110,6 +112,7 @@ impl Client {
             peak: AtomicU64::new(0),
             expected: Lock::new(None),
             ready: Lock::new(None),
+            waits: Lock::new(None),
             segment: Lock::new(None),
             proc: Lock::new(None),
             watch: Lock::default(),

@@ -10,6 +10,7 @@ pub mod spare;
 mod waits;
 
 use crate::adopt;
+use crate::background;
 use crate::fork_children;
 use crate::forks;
 use crate::locks::Held;
@@ -228,6 +229,12 @@ impl Server {
     /// The next of the pages that come back together, if there is room for it. While one of them is
     /// read from the swap tier the others wait.
     fn next_returning(&mut self) -> Option<Waiting> {
+        if self.proc.held.load(Relaxed) {
+            return None;
+        }
+        if self.proc.returning.lock().is_wanted() {
+            background::find_working_set(&self.shared, &self.proc);
+        }
         if !self.proc.returning.lock().is_under_way() || !self.reading.is_empty() {
             return None;
         }
@@ -366,7 +373,9 @@ impl Server {
         if !claims.is_empty() {
             fork_children::name(&self.shared, &self.proc, &claims);
         }
-        self.proc.counters.faults.fetch_add(1, Relaxed);
+        if fault.tid != 0 {
+            self.proc.counters.faults.fetch_add(1, Relaxed);
+        }
         Ok(())
     }
 
@@ -433,8 +442,7 @@ impl Server {
                 Fault::Busy => true,
             };
             if done {
-                let waited = fault.since.elapsed().saturating_sub(self.counted);
-                self.proc.counters.waited_ns.fetch_add(waited.as_nanos() as u64, Relaxed);
+                self.count_wait(fault);
                 self.sampled(page, source, fault.since);
                 return Ok(true);
             }

@@ -7,7 +7,7 @@
 //! memory and in no other. The pager believes nothing that a program says of itself.
 
 use crate::attach::start_fault_thread;
-use crate::clients::Client;
+use crate::clients::{Client, ATTACHING, IDLE, MANAGED, REFUSED};
 use crate::control::Desk;
 use crate::forks::{with_core, PARENT_IS_THROUGH};
 use crate::locks::{rank, Lock};
@@ -22,9 +22,9 @@ use memfit_os::maps::{not_inherited, Pagemap};
 use memfit_os::procfs;
 use memfit_os::proctree::{self, ProcStat};
 use memfit_os::uffd::{Event, Fill, Inbox, Uffd};
-use memfit_wire::{Command, LEND, STAY};
+use memfit_wire::{Command, LEND, STAY, WAIT};
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar};
 use std::time::{Duration, Instant};
@@ -33,6 +33,8 @@ use std::time::{Duration, Instant};
 const NAMED_WITHIN: Duration = Duration::from_millis(100);
 /// How long the fault on a beacon waits for the hello, which the stub sends first.
 const HELLO_WITHIN: Duration = Duration::from_secs(5);
+/// How long a fork child waits at most until it is paged and there is room.
+const WAITS_AT_MOST: Duration = Duration::from_millis(250);
 /// Above all addresses of programs.
 const ADDRESSES: u64 = 1 << 56;
 /// Most fork children that may wait to be killed before their parent goes on, and how long it waits
@@ -53,6 +55,8 @@ pub struct Unnamed {
     /// How many there are, also while [`end_doomed`] has them: a parent that forks must not take
     /// that for none. Each has a descriptor, and without one nobody can be found and killed.
     doomed_count: AtomicUsize,
+    /// Children that have a name and are not paged yet.
+    new: AtomicUsize,
 }
 
 /// A fork child for which there was no thread or descriptor. Its page faults would wait for ever.
@@ -135,10 +139,51 @@ pub fn name(shared: &Shared, proc: &Arc<Proc>, claims: &[Arc<Client>]) {
     let mut theirs = claims.iter().filter(|client| beacon_is_there(client.pid, proc).is_ok_and(|there| there));
     let (Some(client), None) = (theirs.next(), theirs.next()) else { return };
     clients.retain(|c| !Arc::ptr_eq(c, client));
+    // Before the monitor can attach it.
+    if client.stage.load(Relaxed) == IDLE && must_wait(shared) {
+        *client.waits.lock() = Some(Instant::now());
+    }
     *client.proc.lock() = Some(Arc::clone(proc));
     if let Ok(uffd) = proc.uffd.as_fd().try_clone_to_owned() {
-        send_command(&client.socket, &Command { kind: LEND, ..Command::default() }, Some(uffd.as_fd()));
+        lend(client, uffd.as_fd());
     }
+}
+
+/// Lends a userfaultfd to a stub. A fork child that need not wait for anything else goes on.
+pub fn lend(client: &Client, uffd: BorrowedFd<'_>) {
+    let flags = if client.waits.lock().is_some() { WAIT } else { 0 };
+    send_command(&client.socket, &Command { kind: LEND, flags, ..Command::default() }, Some(uffd));
+}
+
+/// Whether a new fork child waits until it is paged and there is room: if page faults wait, or if
+/// little is free and it is not the only new one. A shell that makes them one after another would
+/// take twice as long; several that are made at once would fill memory while the pager attaches
+/// them.
+fn must_wait(shared: &Shared) -> bool {
+    let others = shared.unnamed.new.fetch_add(1, Relaxed);
+    let tight = shared.budget.is_tight() || shared.budget.tight_lately.load(Relaxed);
+    tight && !shared.ending.load(Relaxed) && (others > 0 || shared.must_wait(1))
+}
+
+/// Lets fork children go on that are paged, one at a time if there is room, or that have waited
+/// long enough.
+pub fn let_go_on(shared: &Shared, clients: &[Arc<Client>]) {
+    let (mut room, mut new) = (shared.budget.free() >= 0 || !shared.must_wait(1), 0);
+    for client in clients.iter().filter(|client| client.has_beacon && !client.gone.load(Relaxed)) {
+        let stage = client.stage.load(Relaxed);
+        new += usize::from(matches!(stage, IDLE | ATTACHING) && client.proc.lock().is_some());
+        let mut waits = client.waits.lock();
+        let Some(since) = *waits else { continue };
+        let goes = match stage {
+            MANAGED => std::mem::replace(&mut room, false),
+            stage => stage == REFUSED,
+        };
+        let enough = goes || since.elapsed() > WAITS_AT_MOST;
+        if enough && send_command(&client.socket, &Command { kind: STAY, ..Command::default() }, None) {
+            *waits = None;
+        }
+    }
+    shared.unnamed.new.store(new, Relaxed);
 }
 
 /// Kills fork children that cannot be served, as soon as their processes are known.

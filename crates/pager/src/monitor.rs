@@ -7,6 +7,7 @@ use crate::background;
 use crate::clients::{Client, DORMANT, IDLE, MANAGED, REFUSED};
 use crate::control::Desk;
 use crate::detach::{self, Why};
+use crate::fork_children;
 use crate::idle::{self, Turns};
 use crate::load_control::LoadTurns;
 use crate::observe::Looks;
@@ -74,6 +75,9 @@ const GROWTH_BYTES: u64 = 512 << 10;
 const GROWTH_BYTES_CPU: u64 = 128 << 10;
 /// How long the fast-growth watermarks hold after such growth.
 const FAST_GROWTH_FOR: Duration = Duration::from_millis(100);
+/// How long fork children wait for room after little was free: what shared pages count for changes
+/// by leaps while processes fork.
+const TIGHT_FOR: Duration = Duration::from_millis(250);
 /// Time between two counts of the threads that want a CPU, and how long fault threads stay ordinary
 /// ones after there were too many.
 const JUDGE_EVERY: Duration = Duration::from_millis(20);
@@ -125,6 +129,7 @@ struct Monitor {
     shared_before: bool,
     last_total: u64,
     fast_growth_until: Instant,
+    tight_until: Instant,
     last_judged: Instant,
     idle: IdleTime,
     runnable: f64,
@@ -185,6 +190,7 @@ pub fn run(desk: Arc<Desk>) {
     let mut monitor = Monitor {
         may_be_idle_class: memfit_os::sched::may_leave_idle_class(),
         fast_growth_until: now,
+        tight_until: now,
         last_judged: now,
         idle: IdleTime::new(),
         runnable: 0.0,
@@ -233,14 +239,7 @@ impl Monitor {
         let desk = Arc::clone(&self.desk);
         let shared = &desk.shared;
         let clients: Vec<Arc<Client>> = desk.clients.lock().clone();
-        if self.slow_sample_due(&clients) {
-            let start = Instant::now();
-            self.slow_sample(&clients);
-            self.slow_cost = start.elapsed();
-            self.last_slow = Some(Instant::now());
-            self.last_clients = clients.len();
-            self.last_shared = shared_evictions(shared);
-        }
+        self.measure_rarely(&clients);
         self.judge_sched_class();
         self.uses.sample(shared, &clients);
         self.pressure.sample(shared, &clients);
@@ -299,13 +298,34 @@ impl Monitor {
         let fill_rate = FILL_RATE * self.cpus.min(FILL_CPUS);
         let commit_pressure = shared.sampling.is_some() || shared.budget.sizes.commit_pressure(free, empty, fill_rate);
         shared.budget.commit_pressure.store(commit_pressure, Relaxed);
-        self.attach_children(&clients);
         let scans = pressure || commit_pressure;
+        self.attach_children(&clients, scans);
         self.attach_and_rescan(&sizes, scans || free < shared.budget.sizes.attach as i64, scans);
         if free < shared.budget.marks().low as i64 {
             shared.budget.want_reclaim();
         }
         self.sleep(&clients, fill_rate)
+    }
+
+    /// The slow sample, if it is due, or the measurement of new fork children.
+    fn measure_rarely(&mut self, clients: &[Arc<Client>]) {
+        if self.slow_sample_due(clients) {
+            let start = Instant::now();
+            self.slow_sample(clients);
+            self.slow_cost = start.elapsed();
+            self.last_slow = Some(Instant::now());
+            self.last_clients = clients.len();
+            self.last_shared = shared_evictions(&self.desk.shared);
+        } else if !self.weigher.is_busy() {
+            // A child that was made while all were measured: what its relatives have less since then
+            // is the child's.
+            let ended = self.weigher.ended();
+            let is_missing = |c: &&Arc<Client>| is_unweighed(c) && ended.is_some_and(|ended| c.since < ended);
+            let new: Vec<Arc<Client>> = clients.iter().filter(is_missing).cloned().collect();
+            if !new.is_empty() && self.last_slow.is_some_and(|at| at.elapsed() < SLOW_SAMPLE / 2) {
+                self.weigher.weigh_new(new);
+            }
+        }
     }
 
     /// Time until the next sample: less than the programs need to fill half of what is free.
@@ -320,10 +340,14 @@ impl Monitor {
 
     fn slow_sample_due(&self, clients: &[Arc<Client>]) -> bool {
         let Some(since) = self.last_slow.map(|at| at.elapsed()) else { return true };
-        let waits = |c: &Arc<Client>| c.unweighed.lock().is_some_and(|at| at.elapsed() > SOON);
         let sharers = clients.iter().any(|c| c.forked) || self.shared_before;
         let taken = || shared_evictions(&self.desk.shared) > self.last_shared + SHARED_TAKEN;
-        let changed = || clients.len() < self.last_clients || clients.iter().any(waits) || taken() || self.copied;
+        let changed = || {
+            clients.len() < self.last_clients
+                || clients.iter().any(|client| is_unweighed(client))
+                || taken()
+                || self.copied
+        };
         let cost = || self.slow_cost + self.weigher.cost();
         since > SLOW_SAMPLE || (sharers && !self.weigher.is_busy() && since > SOON.max(cost() * 10) && changed())
     }
@@ -372,13 +396,20 @@ impl Monitor {
     }
 
     /// Attaches fork children of paged processes. Such a child has a userfaultfd and holds pages of
-    /// its parent: shared pages can be evicted from both or not at all.
-    fn attach_children(&self, clients: &[Arc<Client>]) {
+    /// its parent: shared pages can be evicted from both or not at all. `tight`: little memory is
+    /// free.
+    fn attach_children(&mut self, clients: &[Arc<Client>], tight: bool) {
+        let now = Instant::now();
+        if tight {
+            self.tight_until = now + TIGHT_FOR;
+        }
+        self.desk.shared.budget.tight_lately.store(now < self.tight_until, Relaxed);
         for client in clients.iter().filter(|c| c.forked && c.stage.load(Relaxed) == IDLE) {
             if client.proc.lock().is_some() {
                 attach_or_warn(&self.desk, client);
             }
         }
+        fork_children::let_go_on(&self.desk.shared, clients);
     }
 
     /// A fork child of a paged process has a userfaultfd already, and must be identified first.
@@ -626,6 +657,11 @@ fn tell_of(shared: &Shared, names: Vec<String>, told: &mut BTreeSet<String>, tex
     if !new.is_empty() {
         shared.warn(text(&new.join(", ")));
     }
+}
+
+/// Whether a fork child lives long enough for a measurement, and was not measured yet.
+fn is_unweighed(client: &Client) -> bool {
+    client.unweighed.lock().is_some_and(|at| at.elapsed() > SOON)
 }
 
 /// Whether a process is paged now that was told to leave when memory is short.

@@ -8,6 +8,7 @@
 //! second. Page faults that the pager serves count as major ones in the kernel.
 
 use crate::clients::Client;
+use crate::locks::{rank, Lock};
 use crate::state::Shared;
 use memfit_os::procfs;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -118,7 +119,10 @@ pub fn faults(client: &Client) -> Option<Faults> {
 fn weigh(shared: &Shared, client: &Client, forks: bool) {
     let proc = client.proc.lock().clone();
     let unmanaged = proc.as_ref().filter(|proc| proc.family.has_unknown_sharers());
-    let Ok(rss) = client.rss.read() else { return };
+    let Ok(rss) = client.rss.read() else {
+        *client.unweighed.lock() = None;
+        return;
+    };
     let mut shmem = client.rss.shmem();
     if proc.is_some() {
         // The stub maps staging as well, which counts once, elsewhere.
@@ -145,8 +149,14 @@ pub fn depends_on_others(client: &Client) -> bool {
     client.shmem.load(Relaxed) > SHMEM_SHARED || unknown()
 }
 
-/// The processes to be measured, and whether there are fork relatives.
-type Job = (Vec<Arc<Client>>, bool);
+/// Processes to be measured.
+struct Job {
+    clients: Vec<Arc<Client>>,
+    /// There are fork relatives.
+    forks: bool,
+    /// These are all that can have changed.
+    all: bool,
+}
 
 /// The thread that measures, made when it is first needed.
 pub struct Weigher {
@@ -158,8 +168,10 @@ pub struct Weigher {
 #[derive(Default)]
 struct State {
     busy: AtomicBool,
-    /// Time of the last job, ns.
+    /// Time of the last measurement of all, ns.
     cost: AtomicU64,
+    /// When it ended.
+    ended: Lock<Option<Instant>, { rank::WEIGHED_ALL }>,
 }
 
 impl Weigher {
@@ -172,16 +184,30 @@ impl Weigher {
         self.state.busy.load(Relaxed)
     }
 
-    /// How long the last one took.
+    /// When all were measured last.
+    pub fn ended(&self) -> Option<Instant> {
+        *self.state.ended.lock()
+    }
+
+    /// How long that took.
     pub fn cost(&self) -> Duration {
         Duration::from_nanos(self.state.cost.load(Relaxed))
     }
 
-    /// Has these processes measured.
+    /// Has all these processes measured, which are those that can have changed.
     pub fn weigh(&mut self, clients: Vec<Arc<Client>>, forks: bool) {
-        let job = (clients, forks);
+        self.give(Job { clients, forks, all: true });
+    }
+
+    /// Has new fork children measured. Only if all were measured since each was made: what they
+    /// share would count for them and, in whole, for the others.
+    pub fn weigh_new(&mut self, clients: Vec<Arc<Client>>) {
+        self.give(Job { clients, forks: true, all: false });
+    }
+
+    fn give(&mut self, job: Job) {
         // Without sharers it is done at once.
-        if self.jobs.is_none() && (forks || job.0.iter().any(|client| depends_on_others(client))) {
+        if self.jobs.is_none() && (job.forks || job.clients.iter().any(|client| depends_on_others(client))) {
             self.jobs = self.begin();
         }
         self.state.busy.store(true, Relaxed);
@@ -207,10 +233,13 @@ impl Weigher {
     }
 }
 
-fn work(shared: &Shared, state: &State, (clients, forks): &Job) {
+fn work(shared: &Shared, state: &State, job: &Job) {
     let begun = Instant::now();
-    clients.iter().for_each(|client| weigh(shared, client, *forks));
-    state.cost.store(begun.elapsed().as_nanos() as u64, Relaxed);
+    job.clients.iter().for_each(|client| weigh(shared, client, job.forks));
+    if job.all {
+        state.cost.store(begun.elapsed().as_nanos() as u64, Relaxed);
+        *state.ended.lock() = Some(Instant::now());
+    }
     state.busy.store(false, Relaxed);
 }
 

@@ -17,7 +17,7 @@ use memfit_wire::uffd::USERFAULTFD_IOC_NEW;
 use memfit_wire::{
     Command, FromStub, Ring, ALL_ENDED, ANNOUNCE_FORKS, ATTACH, ATTACHED, BATCH, BYE, CLONE_FLAGS, CONFINE, DETACH,
     DOORBELL_PAGES, FORKED, FORKED_AGAIN, HELLO, HOLD, IN_CALL, LEND, MAPS, OPEN, OPEN_WINDOW, PAGEMAP, QUIET, RELEASE,
-    REMAP, RING_BYTES, SERVED, STAY, TRUST_MOVE, WINDOWS, WINDOW_PAGES, WITH_DEVICE, WITH_UFFD,
+    REMAP, RING_BYTES, SERVED, STAY, TRUST_MOVE, WAIT, WINDOWS, WINDOW_PAGES, WITH_DEVICE, WITH_UFFD,
 };
 
 /// Stack without guard page: the deepest path needs under 2 KiB. The last page: thread pointer.
@@ -431,7 +431,7 @@ fn serve(socket: i32) -> ! {
             HOLD | REMAP | RELEASE => held = obey_about_files(socket, &command, fd, held),
             LEND => {
                 close(replace(&mut lent, fd));
-                if depends() && !told {
+                if depends() && !told && command.flags & WAIT == 0 {
                     // This is a descriptor of the child's own userfaultfd: from now on, whoever
                     // dies, no page of this process reads as zeros.
                     fork::served();
@@ -454,7 +454,8 @@ fn serve(socket: i32) -> ! {
                     fork::unlock();
                 }
             }
-            // The pager does not know of this fork: the parent was not paged.
+            // The pager does not know of this fork, because the parent was not paged; or the child
+            // is paged now.
             STAY => fork::served(),
             OPEN => map::open(),
             CONFINE => confine::obey(command.flags),
@@ -496,6 +497,8 @@ fn end_detached(quiet: bool, held: bool) -> ! {
     if quiet {
         fork::unlock();
     }
+    // The thread that forked may wait still.
+    fork::served();
     leave_thread();
 }
 

@@ -61,6 +61,8 @@ pub const BATCH: u32 = 4;
 /// child of a paged process waits for it; the pager sends it as soon as it has identified the
 /// child.
 pub const LEND: u32 = 5;
+/// [`Command::flags`] of LEND: little memory is free, so the child waits for [`STAY`].
+pub const WAIT: u32 = 1;
 
 /// Pager to stub: [`FromStub::reservation`] is registered; the stub may give out mappings from it.
 pub const OPEN: u32 = 6;
@@ -79,7 +81,8 @@ pub const BYE: u32 = 8;
 pub const DETACH: u32 = 9;
 
 /// Pager to a thread that asked for [`DETACH`]: not needed. To a fork child whose HELLO had a
-/// beacon: the child does not depend on the pager and need not wait for a [`LEND`].
+/// beacon: the child does not depend on the pager and need not wait for a [`LEND`], or has waited
+/// long enough ([`WAIT`]).
 pub const STAY: u32 = 10;
 
 /// Pager to stub: block forks until [`BYE`] and announce none. Stub to pager: done, or `error` is

@@ -28,7 +28,8 @@ impl Server {
     /// system call: there the thread can have a lock of the kernel that processes outside of the
     /// tree need.
     pub(super) fn holds(&mut self, fault: Waiting) -> bool {
-        if !self.turn_is_off() || !self.proc.pid().is_some_and(|pid| is_own_access(pid, fault.tid)) {
+        // Thread 0: the pager itself wants the page.
+        if fault.tid == 0 || !self.turn_is_off() || !self.proc.pid().is_some_and(|pid| is_own_access(pid, fault.tid)) {
             return false;
         }
         // A thread that a signal has interrupted faults again.
@@ -48,6 +49,14 @@ impl Server {
     /// Load control lets this process wait.
     fn turn_is_off(&self) -> bool {
         self.proc.held.load(Relaxed) && !self.proc.at_rest() && !self.shared.ending.load(Relaxed)
+    }
+
+    /// Counts how long a program has waited for a page, but for what is counted already.
+    pub(super) fn count_wait(&self, fault: Waiting) {
+        if fault.tid != 0 {
+            let waited = fault.since.elapsed().saturating_sub(self.counted);
+            self.proc.counters.waited_ns.fetch_add(waited.as_nanos() as u64, Relaxed);
+        }
     }
 
     /// Waits for room in the budget. Reads events meanwhile: an unread one would block evictions
@@ -74,7 +83,9 @@ impl Server {
             }
             // Counted at once: load control must not take the process for an idle one meanwhile.
             let waited = waits.elapsed();
-            self.proc.counters.waited_ns.fetch_add(waited.as_nanos() as u64, Relaxed);
+            if self.served != 0 {
+                self.proc.counters.waited_ns.fetch_add(waited.as_nanos() as u64, Relaxed);
+            }
             self.counted += waited;
             // What it has becomes free only when this thread goes.
             if self.proc.dead.load(Relaxed) || self.proc.uffd.gone() {
