@@ -491,9 +491,9 @@ fn descendants_live_on() {
 /// The pager reads what the launcher has told, although the launcher has gone.
 fn descendants_live_on_with_a_late_pager() {
     let script = "sleep 1000 >/dev/null 2>&1 </dev/null & echo $!; \
-                  cut -d ' ' -f 1 $(grep -l \"(memfit-pager) [A-Z] $PPID \" /proc/[0-9]*/stat 2>/dev/null)";
+                  cat /proc/[0-9]*/stat 2>/dev/null | grep \"(memfit-pager) [A-Z] $PPID \" | cut -d ' ' -f 1";
     let (code, pids, err) = shell("late", &["-q", "--swap", "none"], script);
-    assert_eq!((code, err.as_str()), (Some(0), ""));
+    assert_eq!((code, err.as_str()), (Some(0), ""), "{pids}");
     let (sleeper, pager) = pids.split_once('\n').unwrap();
     eventually("the pager has nobody to serve", || !alive(pager));
     assert!(alive(sleeper));

@@ -6,10 +6,13 @@ use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Most reads of a list of threads.
 const TASK_READS: u32 = 8;
+/// How often the threads of a process without memory are counted at most: see
+/// [`RssReader::sample`].
+const EMPTY_AGAIN: Duration = Duration::from_millis(100);
 
 /// Resident sizes of a process, bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -124,12 +127,33 @@ fn has_ended(pid: i32, tid: i32) -> bool {
 pub struct RssReader {
     pid: i32,
     statm: Mutex<File>,
+    /// Since when it has no memory, or when its threads were counted last.
+    asked: Mutex<Option<Instant>>,
 }
 
 impl RssReader {
     /// Opens the file of a process.
     pub fn open(pid: i32) -> io::Result<RssReader> {
-        Ok(RssReader { pid, statm: Mutex::new(open_memory(pid, "statm")?) })
+        Ok(RssReader { pid, statm: Mutex::new(open_memory(pid, "statm")?), asked: Mutex::new(None) })
+    }
+
+    /// As [`RssReader::read`], for a thread that runs before ordinary ones and reads often. A
+    /// process without memory has ended, most likely, and its parent may take it out of /proc at
+    /// this moment. A thread that looks up its files then waits for the parent without sleeping,
+    /// and may keep it from its CPU. So such a process is looked at again once in 100 ms.
+    pub fn sample(&self) -> io::Result<Rss> {
+        let read = sizes(&self.statm.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        if read.as_ref().is_ok_and(|sizes| sizes.mapped > 0) {
+            *asked = None;
+            return read;
+        }
+        if asked.get_or_insert_with(Instant::now).elapsed() < EMPTY_AGAIN {
+            return read;
+        }
+        *asked = Some(Instant::now());
+        drop(asked);
+        self.read()
     }
 
     /// The current sizes: zeros when all threads have ended, an error when the process is gone.

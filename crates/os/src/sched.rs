@@ -157,15 +157,21 @@ struct SchedAttr {
 /// with a shorter one first; older kernels ignore it) and nice -10, if that is allowed. Threads
 /// that it starts inherit both.
 pub fn ask_short_slices() {
-    ask_short_slices_at(-10);
+    ask_short_slices_at(-10, 0);
+}
+
+/// The same for a thread after [`real_time`], which may not be able to undo that threads that it
+/// starts are ordinary ones.
+pub fn end_real_time() {
+    ask_short_slices_at(-10, libc::SCHED_FLAG_RESET_ON_FORK as u64);
 }
 
 /// As [`ask_short_slices`], with the default priority (nice 0).
 pub fn ask_short_slices_only() {
-    ask_short_slices_at(0);
+    ask_short_slices_at(0, 0);
 }
 
-fn ask_short_slices_at(nice: libc::c_int) {
+fn ask_short_slices_at(nice: libc::c_int, flags: u64) {
     // SAFETY: changes the calling thread only: on Linux PRIO_PROCESS 0 is a thread.
     unsafe {
         libc::setpriority(libc::PRIO_PROCESS, 0, nice);
@@ -173,7 +179,7 @@ fn ask_short_slices_at(nice: libc::c_int) {
         let attr = SchedAttr {
             size: size_of::<SchedAttr>() as u32,
             policy: libc::SCHED_OTHER as u32,
-            flags: 0,
+            flags,
             nice,
             priority: 0,
             runtime: SHORT_TURN,

@@ -104,7 +104,7 @@ pub fn size(client: &Client, turn: Turn, now: Instant) -> Option<Rss> {
     // Others, or we, can fill its memory while it waits.
     let filled = || client.proc.lock().as_ref().is_some_and(|proc| proc.at_rest());
     if watch.is_due(turn, now, || procfs::cpu_clock(client.pid)) || client.lends.load(Relaxed) || filled() {
-        let Ok(rss) = client.rss.read() else {
+        let Ok(rss) = client.rss.sample() else {
             *watch = Watch::default();
             return None;
         };

@@ -104,6 +104,8 @@ fn longest_sleep(youngest: Duration) -> Duration {
 /// What the monitor remembers.
 struct Monitor {
     desk: Arc<Desk>,
+    /// It runs before all ordinary threads.
+    real_time: bool,
     since: Instant,
     own: RssReader,
     launcher: Option<RssReader>,
@@ -181,13 +183,15 @@ pub struct Scan {
 pub fn run(desk: Arc<Desk>) {
     // A late sample can let memory exceed the budget. A thread with short slices can still wait for
     // 200 ms: the kernel shares CPUs among sessions and control groups first.
-    if !memfit_os::sched::real_time() {
+    let real_time = memfit_os::sched::real_time();
+    if !real_time {
         memfit_os::sched::ask_short_slices();
     }
     let Ok(own) = RssReader::open(std::process::id() as i32) else { return };
     let launcher = RssReader::open(desk.config.launcher_pid).ok();
     let now = Instant::now();
     let mut monitor = Monitor {
+        real_time,
         may_be_idle_class: memfit_os::sched::may_leave_idle_class(),
         fast_growth_until: now,
         tight_until: now,
@@ -311,14 +315,23 @@ impl Monitor {
     fn measure_rarely(&mut self, clients: &[Arc<Client>]) {
         if self.slow_sample_due(clients) {
             let start = Instant::now();
+            // It looks up files of processes that may be ending. The kernel then waits, without
+            // sleeping, for the thread that takes the process out of /proc. If this thread keeps
+            // that one from its CPU, both stand still for a second.
+            if self.real_time {
+                memfit_os::sched::end_real_time();
+            }
             self.slow_sample(clients);
+            if self.real_time {
+                memfit_os::sched::real_time();
+            }
             self.slow_cost = start.elapsed();
             self.last_slow = Some(Instant::now());
             self.last_clients = clients.len();
             self.last_shared = shared_evictions(&self.desk.shared);
         } else if !self.weigher.is_busy() {
-            // A child that was made while all were measured: what its relatives have less since then
-            // is the child's.
+            // A child that was made while all were measured: what its relatives have less since
+            // then is the child's.
             let ended = self.weigher.ended();
             let is_missing = |c: &&Arc<Client>| is_unweighed(c) && ended.is_some_and(|ended| c.since < ended);
             let new: Vec<Arc<Client>> = clients.iter().filter(is_missing).cloned().collect();
@@ -692,7 +705,7 @@ pub fn bytes(shared: &Shared, total: u64) -> Bytes {
 
 /// Bytes that a process has copied from its fork relatives since it was last measured.
 fn copied_bytes(client: &Client, rss: &Rss, now: Instant) -> u64 {
-    if !client.weighed.lock().shares() {
+    if rss.mapped == 0 || !client.weighed.lock().shares() {
         return 0;
     }
     let ran = client.watch.lock().ran_within(Duration::ZERO, now);
