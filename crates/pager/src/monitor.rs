@@ -383,7 +383,9 @@ impl Monitor {
         // Accesses are recorded from the beginning.
         let least = if self.desk.shared.sampling.is_some() { 0 } else { ATTACH_BYTES };
         let leaves = |client: &Client| client.standing.load(Relaxed) == background::TOLD_TO_LEAVE;
-        for &(client, ref rss) in sizes.iter().filter(|(client, _)| attaches || leaves(client)) {
+        // One without memory has ended, most likely, and its files are not looked up here.
+        let chosen = |(client, rss): &&(&Arc<Client>, Rss)| rss.mapped > 0 && (attaches || leaves(client));
+        for &(client, ref rss) in sizes.iter().filter(chosen) {
             let not_drained = || client.watch.lock().not_drained;
             let leaves = leaves(client);
             let least = if leaves { 0 } else { least };

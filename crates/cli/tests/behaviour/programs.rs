@@ -208,6 +208,17 @@ fn forks_with_threads() {
     bench.same_within("./fork_threads", &[], 60, FORKS);
 }
 
+/// They wait until they are attached, where the kernel reports forks.
+#[test]
+fn children_that_are_made_at_once() {
+    let Some(bench) = Bench::new("fork_burst", &["gcc"]) else { return };
+    bench.file("pages.h", include_str!("../workloads/pages.h"));
+    let Some(_) = bench.compile(&["gcc"], "burst", include_str!("../workloads/fork_burst.c")) else { return };
+    let (ran, stats) = bench.managed_with(&[], "./burst 40 6 10", 48 << 20);
+    assert_contents_eq!((ran.code, &*ran.out), (Some(0), &b"wrong: 0 of 6, 0\n"[..]), "{}", ran.err);
+    assert!(stats.number("/evictions/pages") > 0);
+}
+
 #[test]
 fn redis_saves_in_a_child() {
     let Some(bench) = Bench::new("bgsave", &[PYTHON, crate::support::REDIS]) else { return };
