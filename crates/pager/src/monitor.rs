@@ -179,6 +179,15 @@ pub struct Scan {
     cpu: Option<Duration>,
 }
 
+/// The monitor is an ordinary thread as long as this lives.
+struct Ordinary;
+
+impl Drop for Ordinary {
+    fn drop(&mut self) {
+        memfit_os::sched::real_time();
+    }
+}
+
 /// Runs until the pager ends.
 pub fn run(desk: Arc<Desk>) {
     // A late sample can let memory exceed the budget. A thread with short slices can still wait for
@@ -311,20 +320,20 @@ impl Monitor {
         self.sleep(&clients, fill_rate)
     }
 
+    /// For work that looks up files of processes that may be ending. The kernel then waits, without
+    /// sleeping, for the thread that takes the process out of /proc. If this thread keeps that one
+    /// from its CPU, both stand still for a second.
+    fn as_ordinary_thread(&self) -> Option<Ordinary> {
+        self.real_time.then(memfit_os::sched::end_real_time).map(|()| Ordinary)
+    }
+
     /// The slow sample, if it is due, or the measurement of new fork children.
     fn measure_rarely(&mut self, clients: &[Arc<Client>]) {
         if self.slow_sample_due(clients) {
             let start = Instant::now();
-            // It looks up files of processes that may be ending. The kernel then waits, without
-            // sleeping, for the thread that takes the process out of /proc. If this thread keeps
-            // that one from its CPU, both stand still for a second.
-            if self.real_time {
-                memfit_os::sched::end_real_time();
-            }
+            let ordinary = self.as_ordinary_thread();
             self.slow_sample(clients);
-            if self.real_time {
-                memfit_os::sched::real_time();
-            }
+            drop(ordinary);
             self.slow_cost = start.elapsed();
             self.last_slow = Some(Instant::now());
             self.last_clients = clients.len();
@@ -421,6 +430,7 @@ impl Monitor {
         self.desk.shared.budget.tight_lately.store(now < self.tight_until, Relaxed);
         for client in clients.iter().filter(|c| c.forked && c.stage.load(Relaxed) == IDLE) {
             if client.proc.lock().is_some() {
+                let _ordinary = self.as_ordinary_thread();
                 attach_or_warn(&self.desk, client);
             }
         }
