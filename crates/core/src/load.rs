@@ -24,7 +24,7 @@ const REST_FIRST_MS: u64 = 10_000;
 const REST_MOST_MS: u64 = 160_000;
 /// A process takes part that works or waits for pages for one in so many parts of the time.
 const ACTIVE: u64 = 10;
-/// How long fewer processes must be active than may run, so that one more goes on, ms.
+/// How long fewer processes must be active than may run, so that as many go on as are missing, ms.
 const FEW_MS: u64 = 200;
 /// CPUs must be idle for this share of the time, percent, so that one more process runs.
 const IDLE_PERCENT: u64 = 25;
@@ -160,10 +160,10 @@ impl LoadControl {
         } else if self.in_turn_ms >= self.turn_ms {
             self.end_turn(&running, take_pages);
         } else if self.few_ms >= FEW_MS {
-            self.release_one();
+            self.release(self.most - running.len());
         } else if self.calm_ms >= CHANGE_MS && idle_percent >= IDLE_PERCENT && self.most + 1 < self.too_many {
             self.most += 1;
-            self.release_one();
+            self.release(1);
         }
     }
 
@@ -220,19 +220,32 @@ impl LoadControl {
         self.start_anew();
     }
 
-    fn release_one(&mut self) {
-        let proc = self.held.remove(0);
-        self.released.push(proc);
+    /// So many go on, those first that have waited for longest.
+    fn release(&mut self, count: usize) {
+        let count = count.min(self.held.len());
+        self.released.extend(self.held.drain(..count));
         self.start_anew();
-        if self.held.is_empty() {
-            self.rest();
+        if !self.held.is_empty() {
+            return;
         }
+        if !self.brought_enough() {
+            return self.rest();
+        }
+        // Nobody is left to wait: turns have paid, and may begin again soon.
+        self.next_rest_ms = REST_FIRST_MS;
+        self.rest_ms = CHANGE_MS;
+        self.released.clear();
+    }
+
+    /// Whether this turn has brought so much that turns pay.
+    fn brought_enough(&self) -> bool {
+        self.turn_work * 100 >= self.before * GAIN_PERCENT * self.in_turn_ms
     }
 
     /// The turn is over: others run. If it has brought too little, fewer run, or, where that is not
     /// possible, all.
     fn end_turn(&mut self, running: &[Progress], take_pages: bool) {
-        let enough = self.turn_work * 100 >= self.before * GAIN_PERCENT * self.in_turn_ms;
+        let enough = self.brought_enough();
         let fewer = running.len() / 2 < self.most && running.iter().any(|progress| !progress.exempt);
         if !enough && take_pages && fewer {
             return self.hold_half(running);
@@ -392,6 +405,29 @@ mod tests {
         machine.run(600, |i, holds| !holds(1 - i));
         assert!(machine.longest <= 1000, "{} ms", machine.longest);
         assert!((1..5).contains(&machine.control.count()), "in 60 s: {} times", machine.control.count());
+    }
+
+    #[test]
+    fn as_many_go_on_as_are_missing() {
+        let mut machine = Machine::new(5000, 3000, &[100; 64]);
+        machine.run(10, always);
+        assert_eq!(machine.control.held.len(), 32);
+        // All but eight of those that run wait at a barrier.
+        let held: Vec<bool> = (0..64).map(|i| machine.control.holds(ProcId(i))).collect();
+        let at_work: Vec<usize> = (0..64).filter(|&i| !held[i]).take(8).collect();
+        machine.run(2, |i, _| at_work.contains(&i));
+        assert_eq!(machine.control.held.len(), 8);
+    }
+
+    #[test]
+    fn a_barrier_does_not_end_turns_that_pay() {
+        let mut machine = Machine::new(5000, 150, &[100; 2]);
+        for _ in 0..20 {
+            machine.run(30, always);
+            machine.run(3, |_, _| false);
+        }
+        // A turn begins after 0.7 s, and is over at the barrier.
+        assert!(machine.control.count() >= 10, "in 66 s: {} times", machine.control.count());
     }
 
     #[test]
