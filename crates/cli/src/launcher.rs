@@ -30,7 +30,7 @@ use memfit_os::exec::Executable;
 use memfit_os::process::{self, Arrived, Change, Pid, SignalFd};
 use memfit_os::signal_probe::SignalProbe;
 use memfit_os::{inject, proctree, seqpacket};
-use memfit_pager::config::{Automatic, Config, FromPager, OnFull, SwapChoice, ToPager};
+use memfit_pager::config::{start_socket_name, Automatic, Config, FromPager, OnFull, SwapChoice, ToPager};
 use memfit_pager::netns_fallback;
 use memfit_pager::timeline::Course;
 use memfit_stats::Stats;
@@ -231,6 +231,9 @@ impl Launcher {
         let signals = SignalFd::take_over().map_err(system("take over signals"))?;
         let signal_probe = SignalProbe::start().ok();
         let (socket, pager_socket) = seqpacket::pair().map_err(system("make a socket"))?;
+        // Before the other one: as soon as that name is bound, other users know both.
+        let start_listener =
+            seqpacket::listen_abstract(&start_socket_name(socket_name)).map_err(system("make a socket"))?;
         let listener = seqpacket::listen_abstract(socket_name).map_err(system("make a socket"))?;
         let config = Config {
             budget_bytes: plan.budget_bytes,
@@ -254,6 +257,7 @@ impl Launcher {
             fallback_dir: fallback_dir.to_owned(),
             // The pager owns these; in the shared table, closing them here would close them there.
             listener: listener.into_raw_fd(),
+            start_listener: start_listener.into_raw_fd(),
             to_launcher: pager_socket.into_raw_fd(),
             verbose: plan.verbose,
             launcher_pid: std::process::id() as Pid,

@@ -320,6 +320,13 @@ pub fn in_system_call(pid: i32, tid: i32) -> Option<bool> {
     Some(text.split_whitespace().next()? != "-1")
 }
 
+/// Number of the system call in which the first thread of a process sleeps. `None` as above, or
+/// while it runs.
+pub fn system_call(pid: i32) -> Option<i64> {
+    let text = read_text(format!("/proc/{pid}/syscall")).ok()?;
+    text.split_whitespace().next()?.parse().ok()
+}
+
 /// Minor page faults of a process, or of one of its threads: those that no userfaultfd served, and
 /// for which no file was read. `None` when it is gone.
 pub fn minor_faults(pid: i32, tid: Option<i32>) -> Option<u64> {

@@ -13,6 +13,9 @@ use std::time::Duration;
 /// Largest packet that is accepted, bytes: near the kernel's default limit of a send buffer.
 pub const PACKET_BYTES_MAX: usize = 256 << 10;
 
+/// How many connections of a new listener may wait to be accepted.
+pub const BACKLOG: libc::c_int = 4096;
+
 const TYPE: libc::c_int = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
 
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
@@ -72,6 +75,13 @@ pub fn accept(listener: RawFd, waits: bool) -> io::Result<OwnedFd> {
     Ok(own(check(unsafe { libc::accept4(listener, ptr::null_mut(), ptr::null_mut(), flags) })?))
 }
 
+/// Sets how many connections of a listener may wait to be accepted: one more than `backlog`.
+/// Further calls of `connect` wait. If there may be more than before, those try again.
+pub fn set_backlog(listener: RawFd, backlog: libc::c_int) {
+    // SAFETY: takes numbers.
+    unsafe { libc::listen(listener, backlog) };
+}
+
 /// From here on nobody can connect. Those who wait can still be accepted.
 pub fn close_to_others(listener: RawFd) {
     // SAFETY: takes numbers.
@@ -116,7 +126,7 @@ fn listen(address: &libc::sockaddr_un, size: libc::socklen_t) -> io::Result<Owne
     // SAFETY: `address` is valid for `size` bytes.
     check(unsafe { libc::bind(socket.as_raw_fd(), ptr::from_ref(address).cast(), size) })?;
     // SAFETY: an own descriptor and a number.
-    check(unsafe { libc::listen(socket.as_raw_fd(), 4096) })?;
+    check(unsafe { libc::listen(socket.as_raw_fd(), BACKLOG) })?;
     Ok(socket)
 }
 

@@ -38,7 +38,8 @@ pub struct Budget {
     pub braking: AtomicBool,
     /// Commit pressure: programs have mapped more than can fit. New mappings are registered early.
     pub commit_pressure: AtomicBool,
-    /// The monitor has registered new memory at once within the last moment.
+    /// New memory was to be registered at once within the last moment: new processes wait for each
+    /// other.
     pub tight_lately: AtomicBool,
     reclaim: Signal,
     progress: Signal,

@@ -18,7 +18,7 @@ use memfit_os::process;
 use memfit_os::procfs::{self, RssReader};
 use memfit_os::seqpacket;
 use memfit_stats::Process;
-use memfit_wire::{FromStub, AGAIN, ATTACHED, FORKED, FORKED_AGAIN, QUIET};
+use memfit_wire::{FromStub, AGAIN, ATTACHED, FORKED, FORKED_AGAIN, QUIET, WAITED};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
@@ -179,6 +179,7 @@ pub fn add_client(desk: &Arc<Desk>, socket: OwnedFd, pid: i32, hello: &FromStub)
     if !seqpacket::peer_lives(socket.as_fd()) {
         return;
     }
+    count_wait(desk, hello);
     let expected = forks::take(&desk.shared, hello.token).filter(|_| hello.token != 0);
     if hello.token != 0 && expected.is_none() {
         // It waits, and lacks the pages that were evicted when it was forked.
@@ -208,11 +209,20 @@ pub fn add_dormant(desk: &Arc<Desk>, socket: &OwnedFd, pid: i32, greeting: &From
     if let Some(dormant) = known.filter(|dormant| greeting.flags & AGAIN != 0 && dormant.entry == greeting.entry) {
         return dormant.add_filter(greeting.filters);
     }
+    count_wait(desk, greeting);
     // The process may have ended, and its pid may be another's.
     let Ok(process) = seqpacket::peer_descriptor(socket.as_fd()) else { return };
     let Ok(rss) = RssReader::open(pid) else { return };
-    if seqpacket::peer_lives(socket.as_fd()) {
-        wake::join(desk, &new_client(desk, process, pid, greeting, rss, DORMANT));
+    let client = new_client(desk, process, pid, greeting, rss, DORMANT);
+    // It may run another program by now, which greets for itself.
+    if seqpacket::peer_lives(socket.as_fd()) && !wake::runs_another(&client) {
+        wake::join(desk, &client);
+    }
+}
+
+fn count_wait(desk: &Desk, message: &FromStub) {
+    if message.flags & WAITED != 0 {
+        desk.shared.meters.waited_at_start.fetch_add(1, Relaxed);
     }
 }
 

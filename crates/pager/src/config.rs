@@ -4,10 +4,16 @@ use crate::timeline::Course;
 use memfit_codec::CodecEntry;
 use memfit_core::scheme::Scheme;
 use memfit_stats::Stats;
+use memfit_wire::START_PREFIX;
 use serde::{Deserialize, Serialize};
 use std::os::fd::RawFd;
 use std::path::PathBuf;
 use std::time::Duration;
+
+/// Name of the start socket of the pager with this name.
+pub fn start_socket_name(socket_name: &str) -> String {
+    format!("{START_PREFIX}{socket_name}")
+}
 
 /// Where pages go that do not fit into RAM even compressed.
 #[derive(Debug, Clone)]
@@ -148,6 +154,8 @@ pub struct Config {
     pub fallback_dir: String,
     /// The listening SOCK_SEQPACKET socket.
     pub listener: RawFd,
+    /// The start socket, which listens as well.
+    pub start_listener: RawFd,
     /// The pager's end of the SOCK_SEQPACKET pair to the launcher.
     pub to_launcher: RawFd,
     /// Whether to print more messages.

@@ -10,6 +10,7 @@ use crate::locks::{rank, Lock};
 use crate::netns_fallback::NetnsFallback;
 use crate::newcomers::{say_bye, Newcomers};
 use crate::record::Recording;
+use crate::starts::StartSocket;
 use crate::state::Shared;
 use crate::timeline::Timeline;
 use memfit_os::event::poll_each;
@@ -38,6 +39,8 @@ const DOOMED_POLL_MS: i32 = 20;
 pub struct Desk {
     /// The pager's state.
     pub shared: Arc<Shared>,
+    /// Where new processes connect.
+    pub start_socket: StartSocket,
     /// Processes with a stub.
     pub clients: Lock<Vec<Arc<Client>>, { rank::CLIENTS }>,
     /// `/dev/userfaultfd`, if it can be opened.
@@ -89,10 +92,12 @@ pub fn run(desk: &Arc<Desk>) {
         fork_children::end_doomed(&desk.shared);
         let open = |fd: RawFd| if launcher_open { fd } else { -1 };
         let watch = alive.as_ref().map_or(-1, |fd| fd.as_fd().as_raw_fd());
-        let [listener, netns_fallback] = newcomers.listeners([desk.config.listener, desk.netns_fallback.as_raw_fd()]);
-        let fixed = [listener, desk.shared.outbox.event.as_raw_fd(), open(launcher), open(watch), netns_fallback];
+        let [listener, netns_fallback, starts] = newcomers.listeners(desk);
+        let fixed =
+            [listener, desk.shared.outbox.event.as_raw_fd(), open(launcher), open(watch), netns_fallback, starts];
         let all = fixed.into_iter().chain(newcomers.pending()).chain(clients.iter().map(|c| c.socket.as_raw_fd()));
         let wait = if desk.shared.unnamed.doomed() == 0 { POLL_MS } else { DOOMED_POLL_MS };
+        let wait = newcomers.starts.poll_ms().unwrap_or(wait);
         let readable = poll_each(all, wait);
         if readable[1] {
             desk.shared.outbox.event.clear();
@@ -113,6 +118,9 @@ pub fn run(desk: &Arc<Desk>) {
             if readable[i] {
                 newcomers.accept(desk, listener);
             }
+        }
+        if readable[5] {
+            newcomers.accept_new(desk, starts);
         }
         if desk.over.load(Relaxed) {
             deliver(desk, launcher_open);

@@ -145,6 +145,12 @@ impl Waiting {
         })
     }
 
+    /// Whether a thread of the program waits for it, and not the pager itself, which has no tid
+    /// there.
+    fn is_of_program(&self) -> bool {
+        self.tid != 0
+    }
+
     /// A page to bring back that nobody has touched.
     fn wanted(address: u64) -> Waiting {
         Waiting { address, tid: 0, since: Instant::now(), protected: false, optional: None }
@@ -373,7 +379,7 @@ impl Server {
         if !claims.is_empty() {
             fork_children::name(&self.shared, &self.proc, &claims);
         }
-        if fault.tid != 0 {
+        if fault.is_of_program() {
             self.proc.counters.faults.fetch_add(1, Relaxed);
         }
         Ok(())
@@ -402,7 +408,7 @@ impl Server {
                 None => PageRange { first: page, pages: 1 },
             };
             let mut limit = fault.optional.map_or(limit, |most| most.within(limit));
-            if !is_beacon && self.throttle(more)? {
+            if !is_beacon && self.throttle(fault, more)? {
                 (most, limit) = (1, PageRange { first: page, pages: 1 });
             }
             self.loads.clear();

@@ -142,6 +142,7 @@ pub fn name(shared: &Shared, proc: &Arc<Proc>, claims: &[Arc<Client>]) {
     // Before the monitor can attach it.
     if client.stage.load(Relaxed) == IDLE && must_wait(shared) {
         *client.waits.lock() = Some(Instant::now());
+        shared.meters.waited_at_start.fetch_add(1, Relaxed);
     }
     *client.proc.lock() = Some(Arc::clone(proc));
     if let Ok(uffd) = proc.uffd.as_fd().try_clone_to_owned() {
@@ -161,8 +162,7 @@ pub fn lend(client: &Client, uffd: BorrowedFd<'_>) {
 /// them.
 fn must_wait(shared: &Shared) -> bool {
     let others = shared.unnamed.new.fetch_add(1, Relaxed);
-    let tight = shared.budget.is_tight() || shared.budget.tight_lately.load(Relaxed);
-    tight && !shared.ending.load(Relaxed) && (others > 0 || shared.must_wait(1))
+    shared.budget.tight_lately.load(Relaxed) && !shared.ending.load(Relaxed) && (others > 0 || shared.must_wait(1))
 }
 
 /// Lets fork children go on that are paged, one at a time if there is room, or that have waited

@@ -24,6 +24,8 @@ pub struct Meters {
     pub stopped: AtomicU64,
     /// Times that load control held a process.
     pub held: AtomicU64,
+    /// Times that a new process had to wait before its program ran.
+    pub waited_at_start: AtomicU64,
     /// Processes that left because memory was short outside of the tree.
     pub left_for_others: AtomicU64,
 }

@@ -9,6 +9,7 @@ use crate::clients::{add_client, add_dormant};
 use crate::control::Desk;
 use crate::netns_fallback::NetnsFallback;
 use crate::proc::send_command;
+use crate::starts::Starts;
 use crate::stats::Question;
 use crate::{background, detach, files, forks, own_uffd};
 use memfit_os::messages::from_stub;
@@ -44,21 +45,38 @@ struct Pending {
     since: Instant,
 }
 
+/// What became of a connection.
+enum Accepted {
+    /// This process may speak.
+    Process(i32),
+    /// It was the pager's own.
+    Pager,
+    /// The peer may not speak, or too many have said nothing yet.
+    Other,
+    /// There is no descriptor for it: it still waits, if there is one.
+    Full,
+    /// Nobody waits, or accepting failed.
+    Nobody,
+}
+
 /// All connections that have said nothing yet.
 #[derive(Default)]
 pub struct Newcomers {
     pending: Vec<Pending>,
     paused: Option<Instant>,
+    /// Opens and closes the start socket.
+    pub starts: Starts,
 }
 
 impl Newcomers {
-    /// The listeners to poll: as given, but -1 while nobody can be accepted.
-    pub fn listeners(&mut self, given: [RawFd; 2]) -> [RawFd; 2] {
+    /// The listeners to poll, -1 where nobody can be accepted: the socket with the pager's name,
+    /// that for other network namespaces, and the start socket.
+    pub fn listeners(&mut self, desk: &Desk) -> [RawFd; 3] {
         if self.paused.is_some_and(|since| since.elapsed() < PAUSE) || self.pending.len() >= PENDING_MAX {
-            return [-1; 2];
+            return [-1; 3];
         }
         self.paused = None;
-        given
+        [desk.config.listener, desk.netns_fallback.as_raw_fd(), self.starts.listener(desk)]
     }
 
     /// The pending connections, for the same poll.
@@ -99,44 +117,80 @@ impl Newcomers {
     /// read from them. Accepts few at a time: another user who connects again and again must not
     /// keep the pager from its other work. False if nobody waits any more.
     pub fn accept(&mut self, desk: &Desk, listener: RawFd) -> bool {
+        // A stub says hello after its greeting, on another socket.
+        let starts = self.starts.listener(desk);
+        if starts >= 0 {
+            self.accept_new(desk, starts);
+        }
         let before = self.pending.len();
         for _ in 0..ACCEPTED_AT_ONCE {
-            if self.pending.len() >= PENDING_MAX {
-                break;
-            }
-            if !desk.shared.room_for_client(self.pending.len()) {
+            match self.accept_one(desk, listener) {
                 // Those accepted now are heard first: some may be gone.
-                if self.pending.len() > before {
-                    return true;
-                }
+                Accepted::Full if self.pending.len() > before => return true,
                 // One at a time: it can take a moment, while clients wait.
-                return turn_away(desk, listener);
-            }
-            let socket = match seqpacket::accept(listener, false) {
-                Ok(socket) => socket,
-                Err(error) => {
-                    let error = error.raw_os_error();
-                    if matches!(error, Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM)) {
-                        // The listener stays readable, and would be polled without end.
-                        self.paused = Some(Instant::now());
-                    }
-                    return false;
-                }
-            };
-            match seqpacket::peer(socket.as_fd()) {
-                Ok((uid, pid)) if process::is_root_or_own(uid) || may_join(desk, uid, pid) => {
-                    self.pending.push(Pending { socket, pid, since: Instant::now() });
-                }
-                _ => say_bye(&socket),
+                Accepted::Full => return turn_away(desk, listener),
+                Accepted::Nobody => return false,
+                Accepted::Process(_) | Accepted::Pager | Accepted::Other => {}
             }
         }
         true
     }
 
+    /// Accepts new processes until the start socket is closed.
+    pub fn accept_new(&mut self, desk: &Desk, listener: RawFd) {
+        for _ in 0..ACCEPTED_AT_ONCE {
+            match self.accept_one(desk, listener) {
+                Accepted::Process(pid) => self.starts.accepted(desk, pid),
+                Accepted::Pager => {}
+                Accepted::Full => {
+                    turn_away(desk, listener);
+                    return;
+                }
+                Accepted::Nobody | Accepted::Other => return,
+            }
+            if self.starts.is_closed() {
+                return;
+            }
+        }
+    }
+
+    fn accept_one(&mut self, desk: &Desk, listener: RawFd) -> Accepted {
+        if self.pending.len() >= PENDING_MAX {
+            return Accepted::Other;
+        }
+        if !desk.shared.room_for_client(self.pending.len()) {
+            return Accepted::Full;
+        }
+        let socket = match seqpacket::accept(listener, false) {
+            Ok(socket) => socket,
+            Err(error) => {
+                let error = error.raw_os_error();
+                if matches!(error, Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM)) {
+                    // The listener stays readable, and would be polled without end.
+                    self.paused = Some(Instant::now());
+                }
+                return Accepted::Nobody;
+            }
+        };
+        match seqpacket::peer(socket.as_fd()) {
+            // The connection that closed the start socket.
+            Ok((_, pid)) if pid == std::process::id() as i32 => Accepted::Pager,
+            Ok((uid, pid)) if process::is_root_or_own(uid) || may_join(desk, uid, pid) => {
+                self.pending.push(Pending { socket, pid, since: Instant::now() });
+                Accepted::Process(pid)
+            }
+            _ => {
+                say_bye(&socket);
+                Accepted::Other
+            }
+        }
+    }
+
     /// The orderly end: a process that came too late goes on alone. Otherwise it would be killed
     /// without a word.
     pub fn dismiss(mut self, desk: &Desk) {
-        for listener in [desk.config.listener, desk.netns_fallback.as_raw_fd()].into_iter().filter(|fd| *fd >= 0) {
+        let listeners = [desk.config.listener, desk.netns_fallback.as_raw_fd(), desk.config.start_listener];
+        for listener in listeners.into_iter().filter(|fd| *fd >= 0) {
             seqpacket::close_to_others(listener);
             loop {
                 let more = self.accept(desk, listener);

@@ -317,6 +317,7 @@ pub fn live(desk: &Desk, question: &Question) -> Stats {
             adopted quarantined unquarantined remapped forks compaction_moves unexpected_present swap_failed;
             core_calls: calls, killed: shared.meters.killed.load(Relaxed),
             stopped: shared.meters.stopped.load(Relaxed), held: shared.meters.held.load(Relaxed),
+            waited_at_start: shared.meters.waited_at_start.load(Relaxed),
             left_for_others: shared.meters.left_for_others.load(Relaxed)),
         lock: Lock { longest_hold_ns: shared.meters.longest_hold.load(Relaxed) },
         monitor: Monitor {

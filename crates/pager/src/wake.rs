@@ -241,7 +241,7 @@ pub fn forget_others(desk: &Desk, clients: &[Arc<Client>]) {
 }
 
 /// Whether a process runs another program than the one that greeted.
-fn runs_another(client: &Client) -> bool {
+pub fn runs_another(client: &Client) -> bool {
     let began = client.dormant.as_ref().map(|dormant| dormant.start_stack);
     procfs::start_stack(client.pid).is_some_and(|stack| began.is_some_and(|began| began != stack))
 }

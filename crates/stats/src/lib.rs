@@ -264,6 +264,7 @@ schema! {
         killed: u64 = "processes in the background that were killed because the programs did not fit (`--on-full`)",
         stopped: u64 = "processes in the background that were stopped for that",
         held: u64 = "times that a process waited for its turn, while programs took pages from each other (`--turns`)",
+        waited_at_start: u64 = "times that a new process had to wait, since little memory was free and others were new",
         left_for_others: u64 = "processes in the background that left because memory was short outside of the tree",
     }
 

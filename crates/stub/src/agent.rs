@@ -381,7 +381,7 @@ extern "C" fn main(forked: usize) -> ! {
     // SAFETY: all-zero is a valid FromStub.
     let mut hello: FromStub = unsafe { zeroed() };
     hello.kind = HELLO;
-    hello.flags = if forked != 0 { FORKED } else { 0 } | if again { FORKED_AGAIN } else { 0 };
+    hello.flags = if forked != 0 { FORKED } else { 0 } | if again { FORKED_AGAIN } else { 0 } | greeting::waited();
     hello.token = TOKEN.load(Relaxed);
     hello.beacon = beacon as u64;
     // If the pager is gone, it sent BYE or died: `serve` finds out which.

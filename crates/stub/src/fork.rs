@@ -117,6 +117,14 @@ pub fn set_mask(mask: u64) -> u64 {
     old
 }
 
+/// In a fork child: whether a signal waits that the program has not blocked.
+pub fn signal_waits() -> bool {
+    let mut pending = 0u64;
+    // SAFETY: the kernel writes one word.
+    unsafe { syscall!(sys::SIGPENDING, &raw mut pending, 8) };
+    pending & !MASK.load(Relaxed) != 0
+}
+
 /// In the forking thread, after all prepare handlers but those registered before the stub's.
 pub extern "C" fn before() {
     // A signal handler could fork, and would wait for its own thread.

@@ -7,11 +7,12 @@
 
 use crate::access;
 use crate::agent::{self, Start};
+use crate::fork;
 use crate::socket;
 use crate::sys::{self, syscall};
 use core::mem::zeroed;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
-use memfit_wire::{FromStub, AGAIN, FORKED, GREETING};
+use memfit_wire::{FromStub, AGAIN, FORKED, GREETING, WAITED};
 
 /// The stub thread must be made at once.
 static AT_ONCE: AtomicBool = AtomicBool::new(false);
@@ -22,6 +23,8 @@ static FILTERS: AtomicUsize = AtomicUsize::new(0);
 /// The process that has greeted and is not detached.
 static PROCESS: AtomicUsize = AtomicUsize::new(0);
 static FORKED_CHILD: AtomicBool = AtomicBool::new(false);
+/// It had to wait at the start socket, and has not told the pager.
+static MUST_TELL: AtomicBool = AtomicBool::new(false);
 
 /// Called once, by the constructor. `at_once`: on this machine the pager cannot have threads made.
 pub fn begin(at_once: bool, start_stack: usize) {
@@ -37,16 +40,34 @@ pub fn begin(at_once: bool, start_stack: usize) {
     }
 }
 
-/// Greets the pager. False if the thread must be made now.
+/// Greets the pager, and waits first while the pager lets nobody start. False if the thread must be
+/// made now.
 pub fn send(forked: bool, start: &Start) -> bool {
     PROCESS.store(0, Relaxed);
     FORKED_CHILD.store(forked, Relaxed);
-    if AT_ONCE.load(Relaxed) || !say(start, 0) {
+    // A filter may forbid the further calls of a wait. A fork child has all signals blocked.
+    let started = socket::start(FILTERS.load(Relaxed) == 0, || forked && fork::signal_waits());
+    if AT_ONCE.load(Relaxed) {
+        MUST_TELL.store(started.is_some_and(|(_, waited)| waited), Relaxed);
+        started.into_iter().for_each(|(connection, _)| socket::close(connection));
+        return false;
+    }
+    let Some((connection, waited)) = started.or_else(|| Some((socket::connect_now()?, false))) else { return false };
+    if !say(connection, start, if waited { WAITED } else { 0 }) {
         return false;
     }
     // SAFETY: asks for a number.
     PROCESS.store(unsafe { syscall!(sys::GETPID) } as usize, Relaxed);
     true
+}
+
+/// The flag for a hello that is not preceded by a greeting.
+pub fn waited() -> u32 {
+    if MUST_TELL.swap(false, Relaxed) {
+        WAITED
+    } else {
+        0
+    }
 }
 
 pub fn is_forked() -> bool {
@@ -57,7 +78,7 @@ pub fn is_forked() -> bool {
 pub fn add_filter() {
     FILTERS.fetch_add(1, Relaxed);
     if has_greeted() {
-        say(&Start::here(), AGAIN);
+        socket::connect_now().map(|connection| say(connection, &Start::here(), AGAIN));
     }
 }
 
@@ -67,9 +88,7 @@ pub fn has_greeted() -> bool {
     PROCESS.load(Relaxed) == unsafe { syscall!(sys::GETPID) } as usize && !agent::is_there()
 }
 
-fn say(start: &Start, flags: u32) -> bool {
-    // Never waits for the pager; the stub thread can.
-    let Some(connection) = socket::connect_now() else { return false };
+fn say(connection: i32, start: &Start, flags: u32) -> bool {
     // SAFETY: all-zero is a valid FromStub.
     let mut greeting: FromStub = unsafe { zeroed() };
     greeting.kind = GREETING;
@@ -79,8 +98,7 @@ fn say(start: &Start, flags: u32) -> bool {
     greeting.stack = [start.stack_pointer as u64, start.thread_pointer as u64];
     greeting.filters = FILTERS.load(Relaxed) as u64;
     let said = socket::send(connection, &mut greeting, None);
-    // SAFETY: our own descriptor.
-    unsafe { syscall!(sys::CLOSE, connection) };
+    socket::close(connection);
     said
 }
 

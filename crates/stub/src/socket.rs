@@ -3,7 +3,7 @@
 use crate::sys::{self, syscall, Iovec};
 use core::mem::{size_of, zeroed, MaybeUninit};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use memfit_wire::{Command, FromStub, MAGIC, PLACE_SOCKET, SOCKET_NAME_MAX, VERSION};
+use memfit_wire::{Command, FromStub, MAGIC, PLACE_SOCKET, SOCKET_NAME_MAX, START_PREFIX, VERSION};
 
 static mut SOCKET_NAME: [u8; SOCKET_NAME_MAX] = [0; SOCKET_NAME_MAX];
 static SOCKET_NAME_LEN: AtomicUsize = AtomicUsize::new(0);
@@ -80,8 +80,7 @@ pub fn ask_with(request: &mut FromStub, fd: Option<i32>) -> u32 {
     // SAFETY: all-zero is a valid message.
     let mut answer: Command = unsafe { zeroed() };
     let answered = send(socket, request, fd) && receive(socket, &mut answer, &mut -1) == size_of::<Command>() as isize;
-    // SAFETY: our own descriptor.
-    unsafe { syscall!(sys::CLOSE, socket) };
+    close(socket);
     if answered {
         answer.kind
     } else {
@@ -94,22 +93,53 @@ pub fn is_known() -> bool {
     SOCKET_NAME_LEN.load(Relaxed) != 0
 }
 
+const SOL_SOCKET: usize = 1;
+
 #[repr(C)]
 struct SockaddrUn {
     family: u16,
     path: [u8; 108],
 }
 
+/// How to connect: wait as long as needed; not at all (SOCK_NONBLOCK); for [`ROUND`] at most.
+const WAITING: usize = 0;
+const NOW: usize = 0o4000;
+const FOR_A_ROUND: usize = 1;
+/// A wait at the start socket takes so many rounds at most, 10 s together. A round is a `timeval`.
+const ROUNDS: usize = 40;
+const ROUND: [i64; 2] = [0, 250_000];
+
 /// A new connection by the abstract name or, in another network namespace, by the path.
 pub fn connect() -> Option<i32> {
-    by_name(0).or_else(|| by_path(0))
+    by_name(b"", WAITING).ok().or_else(|| by_path(WAITING))
+}
+
+/// A new connection to the start socket, and whether it had to wait: the pager closes that socket
+/// while little memory is free and other processes are new. `None` if there is no such socket, if
+/// this process must not wait, or has waited long enough. `interrupted`: whether it must end its
+/// wait, asked now and then.
+pub fn start(may_wait: bool, interrupted: impl Fn() -> bool) -> Option<(i32, bool)> {
+    let connect = |how| by_name(START_PREFIX.as_bytes(), how);
+    match connect(NOW) {
+        Ok(socket) => return Some((socket, false)),
+        Err(sys::EAGAIN) if may_wait => {}
+        Err(_) => return None,
+    }
+    // Any user can have bound the names of a pager that has ended, and would let us wait.
+    connect_now().map(close)?;
+    for _ in 0..ROUNDS {
+        match connect(FOR_A_ROUND) {
+            Ok(socket) => return Some((socket, true)),
+            Err(sys::EAGAIN) if !interrupted() => {}
+            Err(_) => return None,
+        }
+    }
+    None
 }
 
 /// The same, but `None` instead of a wait.
 pub fn connect_now() -> Option<i32> {
-    // SOCK_NONBLOCK.
-    const NOW: usize = 0o4000;
-    by_name(NOW).or_else(|| by_path(NOW))
+    by_name(b"", NOW).ok().or_else(|| by_path(NOW))
 }
 
 fn by_path(how: usize) -> Option<i32> {
@@ -117,37 +147,55 @@ fn by_path(how: usize) -> Option<i32> {
     let mut address = SockaddrUn { family: 1, path: [0; 108] };
     // SAFETY: PLACE_ROOM < 108.
     unsafe { sys::copy(address.path.as_mut_ptr() as usize, path.as_ptr() as usize, PLACE_ROOM) };
-    connect_to(&address, 2 + PLACE_ROOM, how)
+    connect_to(&address, 2 + PLACE_ROOM, how).ok()
 }
 
-fn by_name(how: usize) -> Option<i32> {
+const _: () = assert!(START_PREFIX.len() + SOCKET_NAME_MAX < 107);
+
+/// `prefix`: nothing, or [`START_PREFIX`]. The error is an errno, or 0.
+fn by_name(prefix: &[u8], how: usize) -> Result<i32, i32> {
     let len = SOCKET_NAME_LEN.load(Relaxed);
     let mut address = SockaddrUn { family: 1, path: [0; 108] };
-    // SAFETY: len <= SOCKET_NAME_MAX < 107; the name was written before this thread started.
-    unsafe { sys::copy(address.path.as_mut_ptr().add(1) as usize, &raw const SOCKET_NAME as usize, len) };
-    connect_to(&address, 2 + 1 + len, how)
+    // SAFETY: both fit into 107 bytes; the name was written before this thread started.
+    unsafe {
+        let at = address.path.as_mut_ptr().add(1) as usize;
+        sys::copy(at, prefix.as_ptr() as usize, prefix.len());
+        sys::copy(at + prefix.len(), &raw const SOCKET_NAME as usize, len);
+    }
+    connect_to(&address, 2 + 1 + prefix.len() + len, how)
 }
 
-fn connect_to(address: &SockaddrUn, bytes: usize, how: usize) -> Option<i32> {
-    // SAFETY: the address has at least `bytes` bytes. The socket is SOCK_SEQPACKET | SOCK_CLOEXEC.
+fn connect_to(address: &SockaddrUn, bytes: usize, how: usize) -> Result<i32, i32> {
+    const SO_SNDTIMEO: usize = 21;
+    // SAFETY: the address has at least `bytes` bytes, the time its own. The socket is
+    // SOCK_SEQPACKET | SOCK_CLOEXEC.
     unsafe {
-        let socket = syscall!(sys::SOCKET, 1, 5 | 0o2000000 | how, 0);
+        let socket = syscall!(sys::SOCKET, 1, 5 | 0o2000000 | (how & NOW), 0);
         if socket < 0 {
-            return None;
+            return Err(-socket as i32);
         }
-        if syscall!(sys::CONNECT, socket, address as *const SockaddrUn, bytes) < 0 || !is_trusted(socket as i32) {
-            syscall!(sys::CLOSE, socket);
-            return None;
+        if how == FOR_A_ROUND {
+            syscall!(sys::SETSOCKOPT, socket, SOL_SOCKET, SO_SNDTIMEO, ROUND.as_ptr(), size_of_val(&ROUND));
         }
-        Some(socket as i32)
+        let result = syscall!(sys::CONNECT, socket, address as *const SockaddrUn, bytes);
+        if result < 0 || !is_trusted(socket as i32) {
+            close(socket as i32);
+            return Err(-result as i32);
+        }
+        Ok(socket as i32)
     }
+}
+
+/// Closes a connection.
+pub fn close(socket: i32) {
+    // SAFETY: our own descriptor.
+    unsafe { syscall!(sys::CLOSE, socket) };
 }
 
 /// Whether the other end belongs to root or to the user of this process. Any user can bind the name
 /// of a pager that has ended, or make its directory, and whoever listens there gets the memory of
 /// this process.
 fn is_trusted(socket: i32) -> bool {
-    const SOL_SOCKET: usize = 1;
     const SO_PEERCRED: usize = 17;
     // Pid, uid, gid.
     let mut peer = [u32::MAX; 3];

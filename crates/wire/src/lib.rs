@@ -22,6 +22,10 @@ pub const MAGIC: u32 = 0x466d_656d;
 
 /// Environment variable with the name of the abstract socket, without the leading NUL.
 pub const SOCKET_VARIABLE: &str = "MEMFIT_SOCKET";
+/// The name of the start socket is this and the name of the pager's socket. A new process connects
+/// there before its program runs, and says [`GREETING`] or nothing. While little memory is free and
+/// others are new, it waits in its `connect`.
+pub const START_PREFIX: &str = "start-";
 /// Environment variable with a directory for the socket of [`NETNS_FALLBACK`]. Nobody else can know
 /// its name before the directory exists.
 pub const FALLBACK_VARIABLE: &str = "MEMFIT_PLACE";
@@ -43,6 +47,9 @@ pub const HELLO: u32 = 1;
 /// [`FromStub::entry`] (by ptrace). The new thread is the stub thread and sends [`HELLO`]. A
 /// process that is never paged never has a stub thread.
 pub const GREETING: u32 = 18;
+/// [`FromStub::flags`] of a greeting, or of a hello without one: the process had to wait at the
+/// start socket.
+pub const WAITED: u32 = 8;
 /// Bytes before [`FromStub::entry`]. They prove that the process still runs the program that
 /// greeted.
 pub const ENTRY_MARK: [u8; 8] = *b"memfitST";

@@ -217,6 +217,21 @@ fn children_that_are_made_at_once() {
     let (ran, stats) = bench.managed_with(&[], "./burst 40 6 10", 48 << 20);
     assert_contents_eq!((ran.code, &*ran.out), (Some(0), &b"wrong: 0 of 6, 0\n"[..]), "{}", ran.err);
     assert!(stats.number("/evictions/pages") > 0);
+    if memfit_os::process::effective_uid() == 0 {
+        assert!(stats.number("/transitions/waited_at_start") > 0);
+    }
+}
+
+/// New programs wait before they run, while little memory is free and others are new.
+#[test]
+fn programs_that_start_at_once() {
+    let Some(bench) = Bench::new("starts", &["gcc"]) else { return };
+    bench.file("pages.h", include_str!("../workloads/pages.h"));
+    let Some(_) = bench.compile(&["gcc"], "starts", include_str!("../workloads/starts.c")) else { return };
+    let (ran, stats) = bench.managed_with(&[], "./starts 60 4", 64 << 20);
+    assert_contents_eq!((ran.code, &*ran.out), (Some(0), &b"wrong: 0 of 60\n"[..]), "{}", ran.err);
+    assert!(stats.number("/evictions/pages") > 0);
+    assert!(stats.number("/transitions/waited_at_start") > 0);
 }
 
 #[test]

@@ -187,7 +187,7 @@ impl Traces {
         let lines = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let mounts = lines("/proc/self/mounts").lines().map(str::to_owned).collect();
         let sockets = lines("/proc/net/unix");
-        let sockets = sockets.lines().filter_map(|line| line.split_once("@memfit")).map(|(_, name)| name.to_owned());
+        let sockets = sockets.lines().filter_map(|line| line.split_once('@')).map(|(_, name)| name.to_owned());
         let mut cgroups = BTreeSet::new();
         below(Path::new("/sys/fs/cgroup"), 0, &mut cgroups);
         Traces {
@@ -195,7 +195,7 @@ impl Traces {
             files,
             mounts,
             cgroups: cgroups.into_iter().filter(ours).collect(),
-            sockets: sockets.collect(),
+            sockets: sockets.filter(ours).collect(),
         }
     }
 

@@ -28,8 +28,10 @@ impl Server {
     /// system call: there the thread can have a lock of the kernel that processes outside of the
     /// tree need.
     pub(super) fn holds(&mut self, fault: Waiting) -> bool {
-        // Thread 0: the pager itself wants the page.
-        if fault.tid == 0 || !self.turn_is_off() || !self.proc.pid().is_some_and(|pid| is_own_access(pid, fault.tid)) {
+        if !fault.is_of_program()
+            || !self.turn_is_off()
+            || !self.proc.pid().is_some_and(|pid| is_own_access(pid, fault.tid))
+        {
             return false;
         }
         // A thread that a signal has interrupted faults again.
@@ -53,7 +55,7 @@ impl Server {
 
     /// Counts how long a program has waited for a page, but for what is counted already.
     pub(super) fn count_wait(&self, fault: Waiting) {
-        if fault.tid != 0 {
+        if fault.is_of_program() {
             let waited = fault.since.elapsed().saturating_sub(self.counted);
             self.proc.counters.waited_ns.fetch_add(waited.as_nanos() as u64, Relaxed);
         }
@@ -62,7 +64,7 @@ impl Server {
     /// Waits for room in the budget. Reads events meanwhile: an unread one would block evictions
     /// from this process, and the room might have to come from there. True: there is no room, and
     /// the fault goes on for its own page alone.
-    pub(super) fn throttle(&mut self, more: &mut Vec<Waiting>) -> Result<bool, End> {
+    pub(super) fn throttle(&mut self, fault: Waiting, more: &mut Vec<Waiting>) -> Result<bool, End> {
         let begun = Instant::now();
         // Nothing is evicted from a process that forks, so its own faults would wait in vain.
         while !self.proc.at_rest() {
@@ -83,7 +85,7 @@ impl Server {
             }
             // Counted at once: load control must not take the process for an idle one meanwhile.
             let waited = waits.elapsed();
-            if self.served != 0 {
+            if fault.is_of_program() {
                 self.proc.counters.waited_ns.fetch_add(waited.as_nanos() as u64, Relaxed);
             }
             self.counted += waited;
