@@ -33,13 +33,18 @@ SIZES = {
     "launch": ((300, 200), (56, 20)),
     "prefork": ((240, 6, 60_000), (48, 3, 2_000)),
     "preread": ((150, 6, 60_000, 30), (30, 3, 2_000, 6)),
+    # Processes that start at the same time: one thread each, all pages written, seed, processes.
+    "randrw16p": ((400, 300_000, 1, 100, 1, 16), (64, 6_000, 1, 100, 1, 4)),
+    "randrw64p": ((400, 300_000, 1, 100, 1, 64), (64, 6_000, 1, 100, 1, 8)),
+    "randrw200p": ((400, 300_000, 1, 100, 1, 200), (64, 6_000, 1, 100, 1, 16)),
 }
 NOISE = {"noise": 8, "half": 4}  # random words of eight
 DEFAULT = ["randrw", "sweep", "sort", "npsort", "pygraph", "sqlmem"]
 TITLES = {
     "randrw": "random read/write with verify", "sweep": "sequential sweep", "sort": "GNU sort",
     "npsort": "numpy sort", "pygraph": "CPython object graph", "sqlmem": "SQLite in memory",
-    "randrw2t": "random read/write, 2 threads",
+    "randrw2t": "random read/write, 2 threads", "randrw16p": "random read/write, 16 processes",
+    "randrw64p": "random read/write, 64 processes", "randrw200p": "random read/write, 200 processes",
     "phases": "working set that moves", "halfphases": "working set that moves, 2:1",
     "noisesweep": "sequential sweep, incompressible", "noiserand": "random read/write, incompressible",
     "noiseread": "random read, incompressible", "halfsweep": "sequential sweep, 2:1", "halfrand": "random read/write, 2:1",
@@ -124,7 +129,7 @@ lib.a: $(OBJECTS)
 def prepare(name, out, quick):
     args = SIZES[name][1 if quick else 0]
     text = [str(a) for a in args]
-    if name in ("randrw", "randrw2t"):
+    if name in ("randrw", "randrw2t", "randrw16p", "randrw64p", "randrw200p"):
         cmd = [f"{out}/bin/randrw", *text]
     elif name in ("noisesweep", "halfsweep", "phases", "halfphases"):
         cmd = [f"{out}/bin/{name}", *text]

@@ -4,8 +4,8 @@
 //! L = S criterion, Denning et al., Acta Informatica 7, 1976). If several do, and memory is enough
 //! for some of them at a time, all get more done by turns (Reuven and Wiseman, The Computer Journal
 //! 49, 2006). What they need is not known before, so it is tried: half of them are held, then more
-//! while those that run still thrash. A turn that brings too little ends it for a while. So do
-//! processes that wait for each other: those that are held go on when the others become idle.
+//! while those that run still thrash. A turn that brings too little ends it for a while. When
+//! those that run become idle, as many of the others go on: they may wait for each other.
 //!
 //! A process is held at its next page fault; it keeps what it has until others need the memory.
 
@@ -67,6 +67,8 @@ pub struct LoadControl {
     few_ms: u64,
     /// Work before turns began, ns per ms.
     before: u64,
+    /// The last turn has brought enough.
+    pays: bool,
     /// Time and work in this turn, ms and ns.
     in_turn_ms: u64,
     turn_work: u64,
@@ -92,6 +94,7 @@ impl LoadControl {
             thrashing_work: 0,
             few_ms: 0,
             before: 0,
+            pays: false,
             in_turn_ms: 0,
             turn_work: 0,
             rest_ms: 0,
@@ -184,6 +187,7 @@ impl LoadControl {
 
     fn begin(&mut self, running: Vec<Progress>) {
         self.before = self.thrashing_work / self.thrashing_ms;
+        self.pays = false;
         (self.in_turn_ms, self.turn_work) = (0, 0);
         self.released.clear();
         self.too_many = running.len();
@@ -228,7 +232,9 @@ impl LoadControl {
         if !self.held.is_empty() {
             return;
         }
-        if !self.brought_enough() {
+        // Of a turn that has just begun nothing is known yet.
+        let paid = self.pays && self.in_turn_ms < CHANGE_MS;
+        if !paid && !self.brought_enough() {
             return self.rest();
         }
         // Nobody is left to wait: turns have paid, and may begin again soon.
@@ -239,13 +245,14 @@ impl LoadControl {
 
     /// Whether this turn has brought so much that turns pay.
     fn brought_enough(&self) -> bool {
-        self.turn_work * 100 >= self.before * GAIN_PERCENT * self.in_turn_ms
+        self.turn_work * 100 > self.before * GAIN_PERCENT * self.in_turn_ms
     }
 
     /// The turn is over: others run. If it has brought too little, fewer run, or, where that is not
     /// possible, all.
     fn end_turn(&mut self, running: &[Progress], take_pages: bool) {
         let enough = self.brought_enough();
+        self.pays = enough;
         let fewer = running.len() / 2 < self.most && running.iter().any(|progress| !progress.exempt);
         if !enough && take_pages && fewer {
             return self.hold_half(running);

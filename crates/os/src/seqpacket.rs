@@ -387,6 +387,27 @@ mod tests {
     }
 
     #[test]
+    fn a_full_queue_lets_nobody_connect() {
+        let name = format!("memfit-test-full-{}", std::process::id());
+        let listener = listen_abstract(&name).unwrap();
+        let come = || connect_abstract(&name);
+        let accept = || drop(super::accept(listener.as_raw_fd(), false).unwrap());
+        let two = [come().unwrap(), come().unwrap()];
+        accept();
+        accept();
+        set_backlog(listener.as_raw_fd(), 0);
+        let one = come().unwrap();
+        assert_eq!(come().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        drop(one);
+        assert!(come().is_err(), "it is still in the queue");
+        accept();
+        let next = come().unwrap();
+        assert!(come().is_err());
+        set_backlog(listener.as_raw_fd(), BACKLOG);
+        drop((two, next, come().unwrap()));
+    }
+
+    #[test]
     fn waiting_ends() {
         let (left, _right) = pair().unwrap();
         let error = receive_within(left.as_fd(), Duration::from_millis(5)).unwrap_err();

@@ -10,7 +10,6 @@ use crate::locks::{rank, Lock};
 use crate::netns_fallback::NetnsFallback;
 use crate::newcomers::{say_bye, Newcomers};
 use crate::record::Recording;
-use crate::starts::StartSocket;
 use crate::state::Shared;
 use crate::timeline::Timeline;
 use memfit_os::event::poll_each;
@@ -39,8 +38,6 @@ const DOOMED_POLL_MS: i32 = 20;
 pub struct Desk {
     /// The pager's state.
     pub shared: Arc<Shared>,
-    /// Where new processes connect.
-    pub start_socket: StartSocket,
     /// Processes with a stub.
     pub clients: Lock<Vec<Arc<Client>>, { rank::CLIENTS }>,
     /// `/dev/userfaultfd`, if it can be opened.
@@ -120,7 +117,7 @@ pub fn run(desk: &Arc<Desk>) {
             }
         }
         if readable[5] {
-            newcomers.accept_new(desk, starts);
+            newcomers.accept_new(desk);
         }
         if desk.over.load(Relaxed) {
             deliver(desk, launcher_open);

@@ -61,7 +61,6 @@ mod wake;
 mod weigh;
 
 use crate::locks::Lock;
-use crate::starts::StartSocket;
 use crate::swap::Allowance;
 use config::{Config, FromPager, SwapChoice};
 use contents::Contents;
@@ -116,7 +115,6 @@ pub fn serve(config: Config) -> ! {
 }
 
 fn start(mut config: Config) -> Result<Arc<control::Desk>, (String, i32)> {
-    let start_socket = StartSocket::new(config.start_listener, &config.socket_name);
     let fork_events = probe::can_enable(uffd::EVENT_FORK);
     // Also in a recording: its replay has to decide the same.
     let lacks_bits = config.scheme.reclaim.accessed_bits != 0 && !probe::can_enable(uffd::ACCESSES);
@@ -168,7 +166,6 @@ fn start(mut config: Config) -> Result<Arc<control::Desk>, (String, i32)> {
     std::panic::set_hook(Box::new(panic_hook(config.to_launcher)));
     Ok(Arc::new(control::Desk {
         shared: Arc::new(shared),
-        start_socket,
         clients: Lock::new(Vec::new()),
         device: attach::open_device(),
         fork_events,

@@ -16,6 +16,7 @@ use crate::load_control::LoadTurns;
 use crate::observe::Looks;
 use crate::pressure::Pressure;
 use crate::proc::Proc;
+use crate::starts;
 use crate::state::Shared;
 use crate::stats;
 use crate::tasks::{NewestTask, Threads};
@@ -26,7 +27,7 @@ use memfit_os::procfs::{self, Rss, RssReader};
 use memfit_os::sched::IdleTime;
 use memfit_stats::Memory;
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -356,8 +357,11 @@ impl Monitor {
             self.tight_until = now + TIGHT_FOR;
         }
         let lately = now < self.tight_until;
-        self.desk.shared.budget.tight_lately.store(lately, Relaxed);
-        self.desk.start_socket.set_tight(lately);
+        let known = &self.desk.shared.budget.tight_lately;
+        if lately && !known.load(Relaxed) {
+            starts::limit(&self.desk);
+        }
+        known.store(lately, SeqCst);
         for client in clients.iter().filter(|c| c.forked && c.stage.load(Relaxed) == IDLE) {
             if client.proc.lock().is_some() {
                 let _ordinary = self.as_ordinary_thread();

@@ -51,11 +51,11 @@ enum Accepted {
     Process(i32),
     /// It was the pager's own.
     Pager,
-    /// The peer may not speak, or too many have said nothing yet.
+    /// The peer may not speak.
     Other,
     /// There is no descriptor for it: it still waits, if there is one.
     Full,
-    /// Nobody waits, or accepting failed.
+    /// Nobody waits, accepting failed, or too many have said nothing yet.
     Nobody,
 }
 
@@ -117,36 +117,42 @@ impl Newcomers {
     /// read from them. Accepts few at a time: another user who connects again and again must not
     /// keep the pager from its other work. False if nobody waits any more.
     pub fn accept(&mut self, desk: &Desk, listener: RawFd) -> bool {
-        // A stub says hello after its greeting, on another socket.
-        let starts = self.starts.listener(desk);
-        if starts >= 0 {
-            self.accept_new(desk, starts);
-        }
-        let before = self.pending.len();
+        let heard = self.pending.len();
+        let mut more = true;
         for _ in 0..ACCEPTED_AT_ONCE {
             match self.accept_one(desk, listener) {
                 // Those accepted now are heard first: some may be gone.
-                Accepted::Full if self.pending.len() > before => return true,
+                Accepted::Full if self.pending.len() > heard => break,
                 // One at a time: it can take a moment, while clients wait.
-                Accepted::Full => return turn_away(desk, listener),
-                Accepted::Nobody => return false,
-                Accepted::Process(_) | Accepted::Pager | Accepted::Other => {}
+                Accepted::Full => more = turn_away(desk, listener),
+                Accepted::Nobody => more = false,
+                Accepted::Process(_) | Accepted::Pager | Accepted::Other => continue,
             }
+            break;
         }
-        true
+        // Who says something here has greeted before, on the start socket, and is heard in that
+        // order.
+        let accepted = self.pending.split_off(heard);
+        self.accept_new(desk);
+        self.pending.extend(accepted);
+        more
     }
 
     /// Accepts new processes until the start socket is closed.
-    pub fn accept_new(&mut self, desk: &Desk, listener: RawFd) {
-        for _ in 0..ACCEPTED_AT_ONCE {
+    pub fn accept_new(&mut self, desk: &Desk) {
+        let (heard, listener) = (self.pending.len(), self.starts.listener(desk));
+        if listener < 0 {
+            return;
+        }
+        for _ in 0..PENDING_MAX {
             match self.accept_one(desk, listener) {
                 Accepted::Process(pid) => self.starts.accepted(desk, pid),
-                Accepted::Pager => {}
-                Accepted::Full => {
+                Accepted::Pager | Accepted::Other => {}
+                Accepted::Full if self.pending.len() == heard => {
                     turn_away(desk, listener);
                     return;
                 }
-                Accepted::Nobody | Accepted::Other => return,
+                Accepted::Full | Accepted::Nobody => return,
             }
             if self.starts.is_closed() {
                 return;
@@ -156,7 +162,7 @@ impl Newcomers {
 
     fn accept_one(&mut self, desk: &Desk, listener: RawFd) -> Accepted {
         if self.pending.len() >= PENDING_MAX {
-            return Accepted::Other;
+            return Accepted::Nobody;
         }
         if !desk.shared.room_for_client(self.pending.len()) {
             return Accepted::Full;
@@ -189,6 +195,7 @@ impl Newcomers {
     /// The orderly end: a process that came too late goes on alone. Otherwise it would be killed
     /// without a word.
     pub fn dismiss(mut self, desk: &Desk) {
+        self.pending.drain(..).for_each(|pending| say_bye(&pending.socket));
         let listeners = [desk.config.listener, desk.netns_fallback.as_raw_fd(), desk.config.start_listener];
         for listener in listeners.into_iter().filter(|fd| *fd >= 0) {
             seqpacket::close_to_others(listener);

@@ -1,9 +1,10 @@
 //! The start socket, to which each new process connects before its program runs.
 //!
 //! Processes that start at the same time fill memory before the pager can attach them. So while
-//! little memory is free, the pager closes the socket when two processes are new, and the next ones
-//! wait in `connect`. For that it lets the listener hold one connection that is not accepted, and
-//! connects itself: a process that comes alone waits for nothing, not even for an answer.
+//! little memory is free, few may be new at a time, and the next ones wait in `connect`. For that
+//! the listener's queue holds one connection. When the pager has accepted a process, it connects
+//! itself: that fills the queue, and closes the socket. To open it, the pager accepts its own
+//! connection. A process that comes alone waits for nothing, not even for an answer.
 
 use crate::clients::{Client, MANAGED, REFUSED};
 use crate::config::start_socket_name;
@@ -14,14 +15,14 @@ use memfit_os::procfs::{self, RssReader};
 use memfit_os::proctree;
 use memfit_os::seqpacket::{self, BACKLOG};
 use std::os::fd::{OwnedFd, RawFd};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// So many processes may be new at a time. A fork child that calls exec starts twice.
 const NEW_AT_ONCE: usize = 2;
-/// A process is no longer new if it has little memory after so much CPU time, or so long after it
-/// was accepted, or when it sleeps: `cat` that waits for its input.
+/// A process with little memory is no longer new after so much CPU time, so long after it was
+/// accepted, or when it sleeps: `cat` that waits for its input.
 const SMALL_CPU: Duration = Duration::from_millis(3);
 const SMALL_AFTER: Duration = Duration::from_millis(20);
 /// One that is to be attached counts as new for so long: a debugger may prevent it.
@@ -33,32 +34,9 @@ const POLL_SOON_MS: i32 = 1;
 const OPENS_SOON: Duration = Duration::from_millis(10);
 const POLL_MS: i32 = 4;
 
-/// The listening socket.
-#[derive(Debug)]
-pub struct StartSocket {
-    listener: RawFd,
-    name: String,
-    tight: AtomicBool,
-}
-
-impl StartSocket {
-    /// Open: [`BACKLOG`] processes can wait to be accepted, and run meanwhile.
-    pub fn new(listener: RawFd, socket_name: &str) -> StartSocket {
-        StartSocket { listener, name: start_socket_name(socket_name), tight: AtomicBool::new(false) }
-    }
-
-    /// Says whether little memory is free. One thread calls it.
-    pub fn set_tight(&self, tight: bool) {
-        if self.tight.swap(tight, Relaxed) != tight {
-            seqpacket::set_backlog(self.listener, if tight { 0 } else { BACKLOG });
-        }
-    }
-
-    /// Whoever connects from now on waits, until the returned connection is accepted. `None` if
-    /// another one has just connected, or if no descriptor is left.
-    fn close(&self) -> Option<OwnedFd> {
-        seqpacket::connect_abstract(&self.name).ok()
-    }
+/// Little memory is free from now on: one connection may wait to be accepted. The monitor calls it.
+pub fn limit(desk: &Desk) {
+    seqpacket::set_backlog(desk.config.start_listener, 0);
 }
 
 /// Opens and closes the start socket. Belongs to the control thread.
@@ -70,6 +48,8 @@ pub struct Starts {
     accepted: Option<Instant>,
     /// The pager's own connection: the socket is closed.
     closed: Option<OwnedFd>,
+    /// Any number of connections may wait to be accepted.
+    loose: bool,
 }
 
 impl Starts {
@@ -84,38 +64,53 @@ impl Starts {
         self.is_closed().then_some(if soon { POLL_SOON_MS } else { POLL_MS })
     }
 
-    /// Opens the socket if it is time. Returns the listener to poll, -1 while it is closed.
+    /// Opens the socket if it is time. Returns the listener, -1 while it is closed.
     pub fn listener(&mut self, desk: &Desk) -> RawFd {
         if self.is_closed() && !self.must_close(desk) {
             // The connection is still in the queue, and is not kept when it is accepted.
             self.closed = None;
         }
         if self.is_closed() {
-            -1
-        } else {
-            desk.start_socket.listener
+            return -1;
         }
+        self.loose &= !is_tight(desk);
+        // Not at once: all who wait would start together.
+        if !self.loose && !is_tight(desk) && !self.has_accepted_lately() {
+            seqpacket::set_backlog(desk.config.start_listener, BACKLOG);
+            self.loose = true;
+            if is_tight(desk) {
+                limit(desk);
+            }
+        }
+        desk.config.start_listener
     }
 
     /// A process was accepted. That wakes the next one, so the socket is closed before anything
     /// else. If that one has connected all the same, it is accepted as well.
     pub fn accepted(&mut self, desk: &Desk, pid: i32) {
-        if !desk.start_socket.tight.load(Relaxed) {
-            return self.new.clear();
-        }
-        self.closed = desk.start_socket.close();
         let now = Instant::now();
         self.accepted = Some(now);
+        if !is_tight(desk) {
+            return self.new.clear();
+        }
+        self.closed = seqpacket::connect_abstract(&start_socket_name(&desk.config.socket_name)).ok();
         self.new.retain(|&(known, _)| known != pid);
         self.new.push((pid, now));
     }
 
     fn must_close(&mut self, desk: &Desk) -> bool {
         self.new.retain(|&(pid, at)| Seen::of(desk, pid, at).is_new());
-        let lately = self.accepted.is_some_and(|at| at.elapsed() < NEXT_WITHIN);
-        let tight = desk.start_socket.tight.load(Relaxed) && !desk.shared.ending.load(Relaxed);
-        tight && lately && (self.new.len() >= NEW_AT_ONCE || desk.shared.must_wait(1))
+        let many = self.new.len() >= NEW_AT_ONCE || desk.shared.must_wait(1);
+        many && is_tight(desk) && self.has_accepted_lately() && !desk.shared.ending.load(Relaxed)
     }
+
+    fn has_accepted_lately(&self) -> bool {
+        self.accepted.is_some_and(|at| at.elapsed() < NEXT_WITHIN)
+    }
+}
+
+fn is_tight(desk: &Desk) -> bool {
+    desk.shared.budget.tight_lately.load(SeqCst)
 }
 
 /// What is known of a process that was accepted.
@@ -165,31 +160,6 @@ impl Seen {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::fd::AsRawFd;
-
-    #[test]
-    fn a_closed_socket_lets_those_wait_who_come() {
-        let name = format!("memfit-test-{}", std::process::id());
-        let listener = seqpacket::listen_abstract(&start_socket_name(&name)).unwrap();
-        let socket = StartSocket::new(listener.as_raw_fd(), &name);
-        let come = || seqpacket::connect_abstract(&socket.name);
-        let accept = || seqpacket::accept(socket.listener, false).unwrap();
-        let two = [come().unwrap(), come().unwrap()];
-        drop([accept(), accept()]);
-        socket.set_tight(true);
-        let alone = come().unwrap();
-        assert!(socket.close().is_none() && come().is_err(), "one is connected and not accepted");
-        drop(accept());
-        let closed = socket.close().unwrap();
-        assert!(come().is_err());
-        drop(closed);
-        assert!(come().is_err(), "the connection is still in the queue");
-        drop(accept());
-        let next = come().unwrap();
-        assert!(come().is_err());
-        socket.set_tight(false);
-        drop((two, alone, next, come().unwrap()));
-    }
 
     #[test]
     fn a_process_is_new_until_it_is_attached_or_known_to_be_small() {

@@ -209,6 +209,7 @@ pub fn stub_threads() -> u64 {
 pub fn start_again() {
     DETACHED.store(false, Release);
     AWAITED.store(false, Release);
+    greeting::never_wait();
     start(false, 0);
 }
 

@@ -23,7 +23,9 @@ static FILTERS: AtomicUsize = AtomicUsize::new(0);
 /// The process that has greeted and is not detached.
 static PROCESS: AtomicUsize = AtomicUsize::new(0);
 static FORKED_CHILD: AtomicBool = AtomicBool::new(false);
-/// It had to wait at the start socket, and has not told the pager.
+/// The process may wait at the start socket.
+static MAY_WAIT: AtomicBool = AtomicBool::new(false);
+/// It had to wait there, and has not told the pager.
 static MUST_TELL: AtomicBool = AtomicBool::new(false);
 
 /// Called once, by the constructor. `at_once`: on this machine the pager cannot have threads made.
@@ -33,6 +35,7 @@ pub fn begin(at_once: bool, start_stack: usize) {
     AT_ONCE.store(at_once || status.is_none_or(|[tracer, _]| tracer != 0), Relaxed);
     let filters = status.map_or(0, |[_, filters]| filters);
     FILTERS.store(filters, Relaxed);
+    MAY_WAIT.store(status.is_some() && filters == 0, Relaxed);
     // These filters are unknown: they may forbid the call. (A filter that forbids executable memory
     // needs no such care: then the program has none.)
     if filters > 0 || status.is_none() {
@@ -45,20 +48,26 @@ pub fn begin(at_once: bool, start_stack: usize) {
 pub fn send(forked: bool, start: &Start) -> bool {
     PROCESS.store(0, Relaxed);
     FORKED_CHILD.store(forked, Relaxed);
-    // A filter may forbid the further calls of a wait. A fork child has all signals blocked.
-    let started = socket::start(FILTERS.load(Relaxed) == 0, || forked && fork::signal_waits());
+    // A fork child has all signals blocked.
+    let (started, waited) = socket::start(MAY_WAIT.load(Relaxed), || forked && fork::signal_waits());
     if AT_ONCE.load(Relaxed) {
-        MUST_TELL.store(started.is_some_and(|(_, waited)| waited), Relaxed);
-        started.into_iter().for_each(|(connection, _)| socket::close(connection));
+        MUST_TELL.store(waited, Relaxed);
+        started.into_iter().for_each(socket::close);
         return false;
     }
-    let Some((connection, waited)) = started.or_else(|| Some((socket::connect_now()?, false))) else { return false };
+    let Some(connection) = started.or_else(socket::connect_now) else { return false };
     if !say(connection, start, if waited { WAITED } else { 0 }) {
         return false;
     }
     // SAFETY: asks for a number.
     PROCESS.store(unsafe { syscall!(sys::GETPID) } as usize, Relaxed);
     true
+}
+
+/// The process does not wait at the start socket: a filter may forbid the calls of a wait, or the
+/// program runs already.
+pub fn never_wait() {
+    MAY_WAIT.store(false, Relaxed);
 }
 
 /// The flag for a hello that is not preceded by a greeting.
@@ -77,6 +86,7 @@ pub fn is_forked() -> bool {
 /// The program has added a filter that lets the stub thread be made and do its work.
 pub fn add_filter() {
     FILTERS.fetch_add(1, Relaxed);
+    never_wait();
     if has_greeted() {
         socket::connect_now().map(|connection| say(connection, &Start::here(), AGAIN));
     }

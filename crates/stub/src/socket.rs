@@ -105,7 +105,8 @@ struct SockaddrUn {
 const WAITING: usize = 0;
 const NOW: usize = 0o4000;
 const FOR_A_ROUND: usize = 1;
-/// A wait at the start socket takes so many rounds at most, 10 s together. A round is a `timeval`.
+/// A wait at the start socket takes so many rounds at most, or up to twice as many, by the pid: 10
+/// to 20 s, so that not all give up at the same time. A round is a `timeval`.
 const ROUNDS: usize = 40;
 const ROUND: [i64; 2] = [0, 250_000];
 
@@ -115,26 +116,29 @@ pub fn connect() -> Option<i32> {
 }
 
 /// A new connection to the start socket, and whether it had to wait: the pager closes that socket
-/// while little memory is free and other processes are new. `None` if there is no such socket, if
-/// this process must not wait, or has waited long enough. `interrupted`: whether it must end its
+/// while little memory is free and other processes are new. No connection if there is no such
+/// socket, or if this process must not wait, or no longer. `interrupted`: whether it must end its
 /// wait, asked now and then.
-pub fn start(may_wait: bool, interrupted: impl Fn() -> bool) -> Option<(i32, bool)> {
+pub fn start(may_wait: bool, interrupted: impl Fn() -> bool) -> (Option<i32>, bool) {
     let connect = |how| by_name(START_PREFIX.as_bytes(), how);
     match connect(NOW) {
-        Ok(socket) => return Some((socket, false)),
+        Ok(socket) => return (Some(socket), false),
         Err(sys::EAGAIN) if may_wait => {}
-        Err(_) => return None,
+        Err(_) => return (None, false),
     }
     // Any user can have bound the names of a pager that has ended, and would let us wait.
-    connect_now().map(close)?;
-    for _ in 0..ROUNDS {
+    let Some(trusted) = connect_now() else { return (None, false) };
+    close(trusted);
+    // SAFETY: asks for a number.
+    let rounds = ROUNDS + unsafe { syscall!(sys::GETPID) } as usize % ROUNDS;
+    for _ in 0..rounds {
         match connect(FOR_A_ROUND) {
-            Ok(socket) => return Some((socket, true)),
+            Ok(socket) => return (Some(socket), true),
             Err(sys::EAGAIN) if !interrupted() => {}
-            Err(_) => return None,
+            Err(_) => break,
         }
     }
-    None
+    (None, true)
 }
 
 /// The same, but `None` instead of a wait.

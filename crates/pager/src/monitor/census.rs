@@ -26,6 +26,8 @@ const SOON: Duration = Duration::from_millis(20);
 /// A fork child, or a program with a stub, says hello within this time, or it cannot: it is in
 /// another network namespace, for instance.
 const COMES_AT_ALL: Duration = Duration::from_secs(2);
+/// The longest wait at the start socket.
+const STARTS_WITHIN: Duration = Duration::from_secs(20);
 /// Smallest of these processes that is reported, bytes.
 const TOLD_BYTES: u64 = 1 << 20;
 /// Most names of such processes in one warning, and in all warnings of a run.
@@ -42,6 +44,8 @@ const COMES_WITHOUT_CPU: Duration = Duration::from_secs(60);
 pub(super) struct Unmanaged {
     rss: RssReader,
     since: Instant,
+    /// It may wait at the start socket.
+    connects: bool,
     /// Made by fork, without an exec since: what it has is its parent's, and its stub may be on its
     /// way.
     forked: bool,
@@ -51,7 +55,12 @@ impl Unmanaged {
     /// Bytes that count.
     pub(super) fn bytes(&self) -> Option<u64> {
         let anon = self.rss.read().ok()?.anon;
-        Some(if self.forked && self.since.elapsed() < COMES_AT_ALL { 0 } else { anon })
+        Some(if self.forked && self.age() < COMES_AT_ALL { 0 } else { anon })
+    }
+
+    /// Time for which it could have said hello.
+    fn age(&self) -> Duration {
+        self.since.elapsed().saturating_sub(if self.connects { STARTS_WITHIN } else { Duration::ZERO })
     }
 }
 
@@ -141,15 +150,12 @@ impl Monitor {
             let old = self.unmanaged.remove(&process.pid).filter(|old| old.forked == process.forked);
             let Some(mut unmanaged) = old.or_else(|| {
                 let rss = RssReader::open(process.pid).ok()?;
-                Some(Unmanaged { rss, since: Instant::now(), forked: process.forked })
+                Some(Unmanaged { rss, since: Instant::now(), connects: false, forked: process.forked })
             }) else {
                 continue;
             };
-            if procfs::system_call(process.pid) == Some(libc::SYS_connect) {
-                // It waits at the start socket.
-                unmanaged.since = Instant::now();
-            }
-            let waited = unmanaged.since.elapsed();
+            unmanaged.connects = procfs::system_call(process.pid) == Some(libc::SYS_connect);
+            let waited = unmanaged.age();
             // A small process is not worth a warning: `unshare` that waits for its child, for
             // instance.
             let large = || unmanaged.bytes().is_some_and(|bytes| bytes >= TOLD_BYTES);
