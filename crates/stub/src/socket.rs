@@ -115,6 +115,11 @@ pub fn connect() -> Option<i32> {
     by_name(b"", WAITING).ok().or_else(|| by_path(WAITING))
 }
 
+/// The same, but `None` instead of a wait.
+pub fn connect_now() -> Option<i32> {
+    by_name(b"", NOW).ok().or_else(|| by_path(NOW))
+}
+
 /// A new connection to the start socket, and whether it had to wait: the pager closes that socket
 /// while little memory is free and other processes are new. No connection if there is no such
 /// socket, or if this process must not wait, or no longer. `interrupted`: whether it must end its
@@ -139,11 +144,6 @@ pub fn start(may_wait: bool, interrupted: impl Fn() -> bool) -> (Option<i32>, bo
         }
     }
     (None, true)
-}
-
-/// The same, but `None` instead of a wait.
-pub fn connect_now() -> Option<i32> {
-    by_name(b"", NOW).ok().or_else(|| by_path(NOW))
 }
 
 fn by_path(how: usize) -> Option<i32> {

@@ -425,9 +425,10 @@ fn the_pool_is_locked() {
 #[test]
 fn no_more_is_written_than_may_be_in_a_day() {
     let Some(noise) = Noise::new("swap_writes") else { return };
-    for scheme in ["memfit", "zswap-zbud"] {
+    // The second one never gives as many pages as `p` waits for: it works for long enough instead.
+    for (scheme, line) in [("memfit", "49 2 randwp"), ("zswap-zbud", "49 24 randw")] {
         // 4 MiB at once. With what does not compress the program is some percent over its budget.
-        let (ran, stats) = noise.right(&["--swap-writes", "32M", "-s", scheme], "", "49 2 randw");
+        let (ran, stats) = noise.right(&["--swap-writes", "32M", "-s", scheme], "", line);
         let written = number(&stats, "/swap/write_bytes");
         assert!(written > 3 << 20 && written < 8 << 20, "{scheme}: {written} bytes were written");
         let told = ran.err.matches("--swap-writes allows").count();
