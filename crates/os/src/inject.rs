@@ -11,11 +11,13 @@
 
 use crate::capability::{self, CAP_SYS_PTRACE};
 use crate::procfs::{self, ThreadStatus};
+use crate::sched;
 use crate::standby::Standby;
 use std::cell::Cell;
 use std::io;
 use std::mem::size_of;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{channel, Receiver, Sender};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Longest wait for a thread to stop. The thread needs a CPU to stop, and inside of the kernel
@@ -23,6 +25,8 @@ use std::time::{Duration, Instant};
 const STOPS_WITHIN: Duration = Duration::from_millis(500);
 /// The same, while other threads are stopped for it: the caller can then try one of those.
 const STOPS_WITH_OTHERS_WITHIN: Duration = Duration::from_millis(100);
+/// A thread of ours that was joined is gone within this time, unless it gets no CPU.
+const ENDS_WITHIN: Duration = Duration::from_millis(100);
 /// Shortest pause between two polls for that stop.
 const POLL: Duration = Duration::from_micros(20);
 /// Pause between two polls for a stop of a thread that [`let_run`] runs.
@@ -67,32 +71,85 @@ pub enum Failure {
     Call(io::Error),
 }
 
-/// Makes the thread `tid` of a process execute a call with all signals blocked, and returns its
-/// result. The other running threads are stopped meanwhile. After a call that succeeded, all of
-/// them stay stopped as long as `held` returns true.
-///
-/// # Errors
-/// See [`Failure`]. The threads then go on as if they had not been stopped.
-pub fn call(
-    tracers: &Standby,
-    (pid, tid): (i32, i32),
-    call: Call,
-    held: impl Fn() -> bool + Send + 'static,
-) -> Result<u64, Failure> {
-    let (sender, result) = channel();
-    let body = move || {
-        let within = if stop_running(pid, tid) { STOPS_WITH_OTHERS_WITHIN } else { STOPS_WITHIN };
-        let result = Tracee::stop(tid, within).and_then(|tracee| tracee.make(&call, held));
-        let _ = sender.send(result);
-    };
-    let tracer = tracers.run(body).map_err(|_| Failure::NotNow)?;
-    // Its end releases the other threads.
-    let _ = tracer.join();
-    result.recv().unwrap_or(Err(Failure::NotNow))
+/// A thread of a process that was asked to stop, and a thread of ours that traces it. Dropping this
+/// lets it go on.
+#[derive(Debug)]
+pub struct Asked {
+    tid: i32,
+    orders: Sender<Order>,
+    result: Receiver<Result<u64, Failure>>,
+    tracer: JoinHandle<()>,
+    tracer_tid: i32,
+}
+
+/// A call, and how long the threads stay stopped after it.
+type Order = (Call, Box<dyn Fn() -> bool + Send>);
+
+impl Asked {
+    /// Asks the thread `tid` of a process to stop. One of `tracers` does it, which is an ordinary
+    /// thread after that.
+    ///
+    /// # Errors
+    /// See [`Failure`].
+    pub fn to_stop(tracers: &Standby, (pid, tid): (i32, i32)) -> Result<Asked, Failure> {
+        let ((orders, order), (sender, result), (tell, asked)) = (channel::<Order>(), channel(), channel());
+        let body = move || {
+            let is_asked = ask_to_stop(tid);
+            let refused = is_asked.is_err();
+            let _ = tell.send(is_asked.map(|()| procfs::own_tid()));
+            sched::end_real_time();
+            if refused {
+                return;
+            }
+            if let Ok((call, held)) = order.recv() {
+                let _ = sender.send(when_stopped((pid, tid), &call, held));
+            }
+        };
+        let tracer = tracers.run(body).map_err(|_| Failure::NotNow)?;
+        let tracer_tid = asked.recv().unwrap_or(Err(Failure::NotNow))?;
+        Ok(Asked { tid, orders, result, tracer, tracer_tid })
+    }
+
+    /// Its thread id.
+    #[must_use]
+    pub fn tid(&self) -> i32 {
+        self.tid
+    }
+
+    /// Makes the thread execute a call with all signals blocked, and returns its result. The other
+    /// running threads are stopped meanwhile. After a call that succeeded, all of them stay stopped
+    /// as long as `held` returns true.
+    ///
+    /// # Errors
+    /// See [`Failure`]. The threads then go on as if they had not been stopped.
+    pub fn call(self, call: Call, held: impl Fn() -> bool + Send + 'static) -> Result<u64, Failure> {
+        let _ = self.orders.send((call, Box::new(held)));
+        let result = self.result.recv().unwrap_or(Err(Failure::NotNow));
+        self.release();
+        result
+    }
+
+    /// Lets it go on. Another thread may trace it after that.
+    pub fn release(self) {
+        let Asked { orders, tracer, tracer_tid, .. } = self;
+        drop(orders);
+        let _ = tracer.join();
+        // The kernel lets tracees go after it has told that the tracer has ended.
+        let until = Instant::now() + ENDS_WITHIN;
+        while !procfs::is_gone(tracer_tid) && Instant::now() < until {
+            std::thread::sleep(POLL);
+        }
+    }
 }
 
 /// All signals that can be blocked: not SIGKILL and SIGSTOP.
 const ALL_SIGNALS: u64 = !(1 << (libc::SIGKILL - 1) | 1 << (libc::SIGSTOP - 1));
+
+/// Makes a call by a thread that was asked to stop.
+fn when_stopped((pid, tid): (i32, i32), call: &Call, held: impl Fn() -> bool) -> Result<u64, Failure> {
+    let within = if stop_running(pid, tid) { STOPS_WITH_OTHERS_WITHIN } else { STOPS_WITHIN };
+    Tracee::of(tid, within)?.make(call, held)
+}
 
 /// Stops the running threads of a process and those that they start meanwhile, but for one, and for
 /// those that block all signals: the program may just have made its stub thread itself. Returns
@@ -110,7 +167,7 @@ fn stop_running(pid: i32, except: i32) -> bool {
             // A thread that waits for a lock of the kernel stops after that.
             let runs = matches!(status.state(), Some('R' | 'D'));
             if runs && status.blocked_signals().is_some_and(|blocked| blocked != ALL_SIGNALS) {
-                stops |= seize(tid).is_ok();
+                stops |= ask_to_stop(tid).is_ok();
             }
         }
         seen.extend(new);
@@ -125,7 +182,7 @@ fn stop_running(pid: i32, except: i32) -> bool {
 /// [`Failure::Refused`] without the right to trace it; [`Failure::NotNow`] when the thread has
 /// ended.
 pub fn let_run(tid: i32, wanted: impl Fn() -> bool) -> Result<(), Failure> {
-    seize(tid)?;
+    ask_to_stop(tid)?;
     while wanted() {
         let mut status = 0;
         // SAFETY: `status` is valid for writing.
@@ -166,8 +223,8 @@ struct Tracee {
 type Registers = libc::user_regs_struct;
 
 impl Tracee {
-    fn stop(tid: i32, within: Duration) -> Result<Tracee, Failure> {
-        seize(tid)?;
+    /// A thread that was asked to stop.
+    fn of(tid: i32, within: Duration) -> Result<Tracee, Failure> {
         let by_us = wait_for_stop(tid, Some(Instant::now() + within))?;
         if !by_us {
             // The whole process is stopped: it needs no more memory.
@@ -284,13 +341,23 @@ impl Tracee {
 }
 
 /// Makes the calling thread the tracer of a thread, and requests its stop.
+fn ask_to_stop(tid: i32) -> Result<(), Failure> {
+    seize(tid)?;
+    interrupt(tid)
+}
+
+/// Requests the stop of a tracee.
+fn interrupt(tid: i32) -> Result<(), Failure> {
+    Ok(ptrace(libc::PTRACE_INTERRUPT, tid, 0, 0)?)
+}
+
+/// Makes the calling thread the tracer of a thread, which runs on.
 fn seize(tid: i32) -> Result<(), Failure> {
     let seized = ptrace(libc::PTRACE_SEIZE, tid, 0, libc::PTRACE_O_TRACESYSGOOD as usize);
     seized.map_err(|error| match error.raw_os_error() {
         Some(libc::EPERM) => Failure::Refused,
         _ => Failure::NotNow,
-    })?;
-    Ok(ptrace(libc::PTRACE_INTERRUPT, tid, 0, 0)?)
+    })
 }
 
 /// Waits until the thread stops. True: by PTRACE_INTERRUPT; false: together with its whole process.
@@ -360,7 +427,7 @@ mod tests {
     const MARK: [u8; 8] = *b"callhere";
 
     fn call(pid: i32, wish: Call) -> Result<u64, Failure> {
-        super::call(&Standby::new("tracer", 1, 128 << 10), (pid, pid), wish, || false)
+        Asked::to_stop(&Standby::new("tracer", 1, 128 << 10), (pid, pid))?.call(wish, || false)
     }
 
     /// Address of a `syscall` instruction behind the mark. A forked child has it as well.
@@ -383,12 +450,16 @@ mod tests {
         Call { instruction, mark: MARK, number: number as u64, arguments }
     }
 
-    /// A child that runs `body`, which must not allocate, and exits with its result.
+    /// A child that runs `body`, which must not allocate, and exits with its result. It ends with
+    /// the thread that made it.
     fn child(body: impl Fn() -> i32) -> i32 {
         // SAFETY: the child makes system calls only, and ends.
         unsafe {
             match libc::fork() {
-                0 => libc::_exit(body()),
+                0 => {
+                    libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                    libc::_exit(body())
+                }
                 pid => pid,
             }
         }
@@ -571,7 +642,8 @@ mod tests {
             hold.load(SeqCst)
         };
         std::thread::scope(|scope| {
-            let tracer = scope.spawn(|| super::call(&tracers, (pid, pid), of(at, libc::SYS_getpid, [0; 6]), hold));
+            let asked = Asked::to_stop(&tracers, (pid, pid)).unwrap();
+            let tracer = scope.spawn(|| asked.call(of(at, libc::SYS_getpid, [0; 6]), hold));
             arrival.recv().unwrap();
             // The other threads were asked to stop, and do so when they next have a CPU.
             let stopped = |tid: &&i32| procfs::task_state(pid, **tid) == Some('t');
@@ -587,6 +659,32 @@ mod tests {
             assert_eq!(tracer.join().unwrap().unwrap(), pid as u64);
         });
         all_go_on();
+        // SAFETY: a signal to a child of ours.
+        unsafe { libc::kill(pid, libc::SIGKILL) };
+        status(pid);
+    }
+
+    #[test]
+    fn who_was_asked_to_stop_goes_on_when_it_is_released() {
+        let (at, tracers, [count]) = (instruction(), Standby::new("tracer", 1, 128 << 10), counts());
+        let pid = child(|| loop {
+            count.fetch_add(1, SeqCst);
+        });
+        let stopped = || {
+            let asked = Asked::to_stop(&tracers, (pid, pid)).unwrap();
+            while procfs::task_state(pid, pid) != Some('t') {}
+            (asked, count.load(SeqCst))
+        };
+        for _ in 0..20 {
+            let (asked, before) = stopped();
+            std::thread::sleep(Duration::from_millis(2));
+            assert_eq!(count.load(SeqCst), before);
+            asked.release();
+            while count.load(SeqCst) == before {}
+        }
+        let (asked, before) = stopped();
+        assert_eq!(asked.call(of(at, libc::SYS_getpid, [0; 6]), || false).unwrap(), pid as u64);
+        while count.load(SeqCst) == before {}
         // SAFETY: a signal to a child of ours.
         unsafe { libc::kill(pid, libc::SIGKILL) };
         status(pid);

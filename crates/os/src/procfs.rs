@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
+use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -295,7 +296,13 @@ pub fn zombie_status(pid: i32) -> Option<u32> {
     (stat_field(&stat, 3)? == "Z").then(|| stat_field(&stat, 52)?.parse().ok())?
 }
 
-/// /proc/PID/task/TID/stat of a thread, kept open.
+/// Thread id of the calling thread.
+pub fn own_tid() -> i32 {
+    // SAFETY: always allowed.
+    unsafe { libc::gettid() }
+}
+
+/// /proc/PID/task/TID/stat of a thread, kept open: to read it needs no lookup.
 #[derive(Debug)]
 pub struct TaskStat(File);
 
@@ -307,9 +314,23 @@ impl TaskStat {
 
     /// The CPU on which the thread ran last; `None` once it is gone.
     pub fn cpu(&self) -> Option<usize> {
+        self.field(39)
+    }
+
+    /// Its one-letter state; `None` once it is gone.
+    pub fn state(&self) -> Option<char> {
+        self.field(3)
+    }
+
+    /// Where the stack of its process's first thread began, as [`start_stack`].
+    pub fn start_stack(&self) -> Option<u64> {
+        self.field(28).filter(|at| *at != 0)
+    }
+
+    fn field<T: FromStr>(&self, n: usize) -> Option<T> {
         let mut buffer = [0; 1024];
         let len = self.0.read_at(&mut buffer, 0).ok()?;
-        stat_field(&String::from_utf8_lossy(&buffer[..len]), 39)?.parse().ok()
+        stat_field(&String::from_utf8_lossy(&buffer[..len]), n)?.parse().ok()
     }
 }
 

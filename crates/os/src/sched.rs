@@ -161,9 +161,25 @@ pub fn ask_short_slices() {
 }
 
 /// The same for a thread after [`real_time`], which may not be able to undo that threads that it
-/// starts are ordinary ones.
+/// starts are ordinary ones. Does nothing in an ordinary thread.
 pub fn end_real_time() {
+    if !is_real_time() {
+        return;
+    }
     ask_short_slices_at(-10, libc::SCHED_FLAG_RESET_ON_FORK as u64);
+    if is_real_time() {
+        // A filter may forbid the one call and not the other.
+        let param = libc::sched_param { sched_priority: 0 };
+        // SAFETY: changes the calling thread only.
+        unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER | libc::SCHED_RESET_ON_FORK, &raw const param) };
+    }
+}
+
+/// Whether the calling thread is a real-time thread.
+#[must_use]
+pub fn is_real_time() -> bool {
+    // SAFETY: asks for a number.
+    unsafe { libc::sched_getscheduler(0) & !libc::SCHED_RESET_ON_FORK == libc::SCHED_FIFO }
 }
 
 /// As [`ask_short_slices`], with the default priority (nice 0).

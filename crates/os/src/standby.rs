@@ -1,22 +1,33 @@
 //! Threads that exist before they are needed.
 //!
-//! On a busy machine a new thread waits milliseconds for its first turn on a CPU; a thread that
-//! slept runs at once (with short slices, see `sched::ask_short_slices`).
+//! On a busy machine a new thread waits for its first turn on a CPU, up to 60 ms. An ordinary one
+//! that slept can wait as well: the kernel first divides the CPUs among sessions and control
+//! groups. A real-time thread that slept runs before all ordinary ones.
 
 use crate::sched;
+use std::collections::VecDeque;
 use std::io;
-use std::sync::mpsc::{channel, Sender};
+use std::sync::mpsc::{channel, Receiver, Sender};
 use std::sync::Mutex;
 use std::thread::{Builder, JoinHandle};
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Sleeping threads. Each does one job and ends.
+/// Sleeping threads. Each does one job and ends. If it may, it begins its job as a real-time
+/// thread, and the job soon makes an ordinary one of it (`sched::end_real_time`).
 #[derive(Debug)]
 pub struct Standby {
     name: &'static str,
     stack: usize,
-    sleeping: Mutex<Vec<(Sender<Job>, JoinHandle<()>)>>,
+    sleeping: Mutex<VecDeque<Sleeper>>,
+}
+
+#[derive(Debug)]
+struct Sleeper {
+    jobs: Sender<Job>,
+    /// Tells once, when it is about to sleep.
+    ready: Receiver<()>,
+    thread: JoinHandle<()>,
 }
 
 impl Standby {
@@ -24,9 +35,15 @@ impl Standby {
     #[must_use]
     pub fn new(name: &'static str, count: usize, stack: usize) -> Standby {
         let standby = Standby { name, stack, sleeping: Mutex::default() };
-        let threads = (0..count).map_while(|_| standby.make().ok()).collect();
+        let threads: VecDeque<Sleeper> = (0..count).map_while(|_| standby.make().ok()).collect();
         *standby.sleeping.lock().unwrap() = threads;
         standby
+    }
+
+    /// Waits until the threads that were made first are ready.
+    pub fn wait_until_ready(&self) {
+        let sleeping = self.sleeping.lock().unwrap();
+        sleeping.iter().for_each(|thread| thread.ready.recv().unwrap_or_default());
     }
 
     /// Has a sleeping thread do a job, or a new one if none is left. Another thread takes the place
@@ -35,32 +52,38 @@ impl Standby {
     /// # Errors
     /// No more threads can be made.
     pub fn run(&self, job: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
-        let sleeping = self.sleeping.lock().unwrap().pop();
-        let (sender, thread) = sleeping.map_or_else(|| self.make(), Ok)?;
+        // The oldest one: the youngest may not have had a CPU yet.
+        let sleeping = self.sleeping.lock().unwrap().pop_front();
+        let Sleeper { jobs, thread, .. } = sleeping.map_or_else(|| self.make(), Ok)?;
         // The thread ends only after a job, so it receives this one.
-        let _ = sender.send(Box::new(job));
+        let _ = jobs.send(Box::new(job));
         // Without a successor the next job gets a new thread.
         if let Ok(next) = self.make() {
-            self.sleeping.lock().unwrap().push(next);
+            self.sleeping.lock().unwrap().push_back(next);
         }
         Ok(thread)
     }
 
-    fn make(&self) -> io::Result<(Sender<Job>, JoinHandle<()>)> {
-        let (sender, receiver) = channel::<Job>();
+    fn make(&self) -> io::Result<Sleeper> {
+        let ((jobs, receiver), (told, ready)) = (channel::<Job>(), channel());
         let body = move || {
-            sched::ask_short_slices();
+            if !sched::real_time() {
+                sched::ask_short_slices();
+            }
+            let _ = told.send(());
             if let Ok(job) = receiver.recv() {
                 job();
             }
         };
-        Ok((sender, Builder::new().name(self.name.into()).stack_size(self.stack).spawn(body)?))
+        let thread = Builder::new().name(self.name.into()).stack_size(self.stack).spawn(body)?;
+        Ok(Sleeper { jobs, ready, thread })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{probe, procfs};
     use std::sync::mpsc::channel;
 
     #[test]
@@ -79,5 +102,27 @@ mod tests {
         numbers.sort_unstable();
         threads.dedup();
         assert_eq!((numbers, threads.len()), (vec![0, 1, 2, 3, 4], 5));
+    }
+
+    /// A thread that was just made may not have had a CPU yet.
+    #[test]
+    fn jobs_are_done_by_those_that_were_made_first() {
+        let standby = Standby::new("standby", 2, 64 << 10);
+        standby.wait_until_ready();
+        let made = procfs::tasks(std::process::id() as i32);
+        let may = probe::may_be_real_time();
+        for _ in 0..2 {
+            let (done, result) = channel();
+            let job = move || {
+                let before = sched::is_real_time();
+                sched::end_real_time();
+                done.send((procfs::own_tid(), before, sched::is_real_time())).unwrap();
+            };
+            let thread = standby.run(job).unwrap();
+            let (tid, before, after) = result.recv().unwrap();
+            thread.join().unwrap();
+            assert!(made.contains(&tid), "{tid} is not in {made:?}");
+            assert_eq!((before, after), (may, false));
+        }
     }
 }

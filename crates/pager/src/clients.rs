@@ -101,7 +101,7 @@ impl Client {
             has_beacon: message.beacon != 0,
             since: Instant::now(),
             socket: Arc::new(socket),
-            dormant: (stage == DORMANT).then(|| Dormant::new(message)),
+            dormant: (stage == DORMANT).then(|| Dormant::new(pid, message)),
             stage: AtomicU32::new(stage),
             rss,
             share: AtomicU64::new(if forked { 0 } else { 1000 }),
@@ -151,6 +151,7 @@ impl Client {
             paged: proc.is_some(),
             running: rss.mapped > 0,
             compressed: proc.as_ref().is_some_and(|proc| proc.counters.compressed.load(Relaxed)),
+            waits: rss.mapped > 0 && proc.as_ref().is_some_and(|proc| proc.held.load(Relaxed)),
             background: self.standing.load(Relaxed) != background::FOREGROUND,
         }
     }

@@ -105,7 +105,12 @@ pub fn serve(config: Config) -> ! {
     let allowance = desk.config.swap_writes.map(Allowance::new);
     spawn("reclaim", Box::new(move || reclaim::run(shared, oom, allowance)));
     let for_monitor = Arc::clone(&desk);
-    spawn("monitor", Box::new(move || monitor::run(for_monitor)));
+    let (ready, monitor_is_ready) = std::sync::mpsc::channel();
+    spawn("monitor", Box::new(move || monitor::run(for_monitor, ready)));
+    // On a busy machine a new thread waits for a CPU, and a program could fill memory unseen. An
+    // error means that the monitor has ended.
+    let _ = monitor_is_ready.recv();
+    desk.wakers.wait_until_ready();
     control::send_to_launcher(launcher, &FromPager::Ready);
     control::run(&desk);
     if let Some(recording) = &desk.recording {
@@ -174,7 +179,7 @@ fn start(mut config: Config) -> Result<Arc<control::Desk>, (String, i32)> {
         over: false.into(),
         past: Lock::new(Vec::new()),
         detached: Lock::default(),
-        // A process is made a paged one by two threads.
+        // Two threads have the stub thread of a process made.
         wakers: Standby::new("wake", 2, 256 << 10),
         recording,
         timeline: config.timeline.then(Lock::default),

@@ -27,7 +27,11 @@ use memfit_os::procfs::{self, Rss, RssReader};
 use memfit_os::sched::IdleTime;
 use memfit_stats::Memory;
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{
+    AtomicBool,
+    Ordering::{Relaxed, SeqCst},
+};
+use std::sync::mpsc::Sender;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -118,7 +122,8 @@ struct Monitor {
     idle: IdleTime,
     runnable: f64,
     full_until: Instant,
-    may_be_idle_class: bool,
+    /// Set by a thread that has tried it: on full CPUs that can take long.
+    may_be_idle_class: Arc<AtomicBool>,
     /// Threads that want a CPU, without fault threads: a running mean.
     wanted_cpus: f64,
     contended_until: Instant,
@@ -154,8 +159,8 @@ impl Drop for Ordinary {
     }
 }
 
-/// Runs until the pager ends.
-pub fn run(desk: Arc<Desk>) {
+/// Runs until the pager ends. `ready` is told just before the first sample.
+pub fn run(desk: Arc<Desk>, ready: Sender<()>) {
     // A late sample can let memory exceed the budget. A thread with short slices can still wait for
     // 200 ms: the kernel shares CPUs among sessions and control groups first.
     let real_time = memfit_os::sched::real_time();
@@ -167,7 +172,7 @@ pub fn run(desk: Arc<Desk>) {
     let now = Instant::now();
     let mut monitor = Monitor {
         real_time,
-        may_be_idle_class: memfit_os::sched::may_leave_idle_class(),
+        may_be_idle_class: Arc::default(),
         fast_growth_until: now,
         tight_until: now,
         last_judged: now,
@@ -201,6 +206,11 @@ pub fn run(desk: Arc<Desk>) {
         shared_before: false,
         last_total: 0,
     };
+    let may_be_idle_class = Arc::clone(&monitor.may_be_idle_class);
+    let probe = move || may_be_idle_class.store(memfit_os::sched::may_leave_idle_class(), Relaxed);
+    // Without a thread for it, the answer stays no.
+    let _ = std::thread::Builder::new().name("idle class".into()).stack_size(64 << 10).spawn(probe);
+    let _ = ready.send(());
     while !monitor.desk.shared.ending.load(Relaxed) {
         let start = Instant::now();
         let sleep = monitor.sample();
@@ -468,7 +478,7 @@ impl Monitor {
         }
         let enough = Instant::now() >= self.contended_until;
         shared.cpus.suffice.store(enough, Relaxed);
-        shared.cpus.idle_class.store(enough && self.may_be_idle_class, Relaxed);
+        shared.cpus.idle_class.store(enough && self.may_be_idle_class.load(Relaxed), Relaxed);
     }
 
     /// Decides whether programs wait for a CPU: more threads want one than there are, fault threads

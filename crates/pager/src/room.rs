@@ -13,8 +13,8 @@ use std::time::Duration;
 /// Descriptors that a paged process takes: userfaultfd, wake-up, segment, pagemap, maps, a thread's
 /// stat, io_uring with its wake-up; and the userfaultfd of a child, which a FORK event brings.
 const PAGED: usize = 9;
-/// Descriptors of each process with a stub: its socket and statm.
-const CLIENT: usize = 2;
+/// Descriptors of each process with a stub: its socket, statm, and the stat of its first thread.
+const CLIENT: usize = 3;
 /// Descriptors of each file whose mappings the pager fills: the program's, one past the page cache,
 /// the lease.
 const FILE: usize = 3;

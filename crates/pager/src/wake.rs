@@ -11,8 +11,9 @@ use crate::clients::{remove_client, Client, ATTACHING, DORMANT, IDLE, REFUSED, W
 use crate::control::Desk;
 use crate::detach::{self, Why};
 use crate::locks::{rank, Lock};
-use memfit_os::inject::{self, Call, Failure};
-use memfit_os::procfs;
+use memfit_os::inject::{Asked, Call, Failure};
+use memfit_os::procfs::{self, TaskStat};
+use memfit_os::sched;
 use memfit_wire::{FromStub, CLONE_FLAGS, ENTRY_MARK};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
@@ -48,6 +49,8 @@ pub struct Dormant {
     thread_pointer: u64,
     /// Where the stack of the process's first thread began.
     start_stack: u64,
+    /// Of its first thread.
+    stat: Option<TaskStat>,
     /// System call filters of the process that its stub has seen.
     filters: AtomicU64,
     /// Since when the process has had others.
@@ -62,14 +65,15 @@ pub struct Dormant {
 }
 
 impl Dormant {
-    /// From a greeting.
-    pub fn new(greeting: &FromStub) -> Dormant {
+    /// From the greeting of a process.
+    pub fn new(pid: i32, greeting: &FromStub) -> Dormant {
         let [stack_pointer, thread_pointer] = greeting.stack;
         Dormant {
             entry: greeting.entry,
             stack_pointer,
             thread_pointer,
             start_stack: greeting.token,
+            stat: TaskStat::open(pid, pid).ok(),
             filters: AtomicU64::new(greeting.filters),
             unseen_filter: Lock::default(),
             next: Lock::new((Instant::now(), AGAIN)),
@@ -125,7 +129,14 @@ fn wake(desk: &Arc<Desk>, client: &Arc<Client>, dormant: &Dormant) {
         dormant.wait(least);
         client.stage.store(DORMANT, SeqCst);
     };
-    let why = match make_thread(desk, client, dormant) {
+    // Before all else: it may fill memory while this thread waits for a CPU.
+    let mut first = stop_first(desk, client, dormant);
+    sched::end_real_time();
+    let made = make_thread(desk, client, dormant, &mut first);
+    if let Some(first) = first {
+        first.release();
+    }
+    let why = match made {
         Ok(()) => return wait_for_hello(desk, client),
         Err(Hindrance::Filter) if dormant.may_report_filter() || runs_another(client) => {
             return sleep_on(Duration::ZERO);
@@ -170,15 +181,30 @@ enum Hindrance {
     Filter,
 }
 
+/// Asks the first thread of a process to stop if it runs. Looks up no file of it: this is a
+/// real-time thread (see `RssReader::sample`).
+fn stop_first(desk: &Desk, client: &Client, dormant: &Dormant) -> Option<Asked> {
+    let runs = dormant.stat.as_ref().and_then(TaskStat::state) == Some('R');
+    runs.then(|| Asked::to_stop(&desk.wakers, (client.pid, client.pid)).ok())?
+}
+
 /// Prefers a running thread, because no system call of it is interrupted, then the first thread.
 /// All running threads stay stopped until the process is paged: they could fill the budget before.
-fn make_thread(desk: &Arc<Desk>, client: &Arc<Client>, dormant: &Dormant) -> Result<(), Hindrance> {
+/// `first`: its first thread, if that ran and was asked to stop.
+fn make_thread(
+    desk: &Arc<Desk>,
+    client: &Arc<Client>,
+    dormant: &Dormant,
+    first: &mut Option<Asked>,
+) -> Result<(), Hindrance> {
     let mut threads = procfs::tasks(client.pid);
+    let first_tid = first.as_ref().map(Asked::tid);
     let rank = |&tid: &i32| match procfs::task_state(client.pid, tid) {
-        Some('R') => 0,
-        Some('S') if tid == client.pid => 1,
-        Some('S') => 2,
-        _ => 3,
+        _ if first_tid == Some(tid) => 0,
+        Some('R') => 1,
+        Some('S') if tid == client.pid => 2,
+        Some('S') => 3,
+        _ => 4,
     };
     threads.sort_by_cached_key(rank);
     let call = Call {
@@ -188,7 +214,7 @@ fn make_thread(desk: &Arc<Desk>, client: &Arc<Client>, dormant: &Dormant) -> Res
         arguments: [CLONE_FLAGS as u64, dormant.stack_pointer, 0, 0, dormant.thread_pointer, u64::from(client.forked)],
     };
     let mut last = Hindrance::Thread(Failure::NotNow);
-    for tid in threads.into_iter().take(THREADS_MAX).take_while(|tid| rank(tid) < 3) {
+    for tid in threads.into_iter().take(THREADS_MAX).take_while(|tid| rank(tid) < 4) {
         match procfs::ThreadStatus::of(client.pid, tid).and_then(|status| status.filters()) {
             Some(filters) if filters == dormant.filters.load(Relaxed) => {}
             Some(_) => {
@@ -199,7 +225,9 @@ fn make_thread(desk: &Arc<Desk>, client: &Arc<Client>, dormant: &Dormant) -> Res
         }
         let (waker, sleeper, begun) = (Arc::clone(desk), Arc::clone(client), Instant::now());
         let held = move || is_held(&waker, &sleeper, begun);
-        match inject::call(&desk.wakers, (client.pid, tid), call, held) {
+        let asked = first.take_if(|first| first.tid() == tid);
+        let asked = asked.map_or_else(|| Asked::to_stop(&desk.wakers, (client.pid, tid)), Ok);
+        match asked.and_then(|asked| asked.call(call, held)) {
             Ok(_) => return Ok(()),
             Err(Failure::NotNow) => last = Hindrance::Thread(Failure::NotNow),
             Err(failure) => return Err(Hindrance::Thread(failure)),
@@ -242,8 +270,9 @@ pub fn forget_others(desk: &Desk, clients: &[Arc<Client>]) {
 
 /// Whether a process runs another program than the one that greeted.
 pub fn runs_another(client: &Client) -> bool {
-    let began = client.dormant.as_ref().map(|dormant| dormant.start_stack);
-    procfs::start_stack(client.pid).is_some_and(|stack| began.is_some_and(|began| began != stack))
+    let Some(dormant) = &client.dormant else { return false };
+    let now = dormant.stat.as_ref().map_or_else(|| procfs::start_stack(client.pid), TaskStat::start_stack);
+    now.is_some_and(|now| now != dormant.start_stack)
 }
 
 /// The client of the same process once no stub thread is being made for it. If the process has no

@@ -283,6 +283,7 @@ schema! {
         running: bool = "whether it runs",
         paged: bool = "whether it was ever paged",
         background: bool = "whether it is in the background (`memfit bg`)",
+        waits: bool = "whether its page faults wait for its turn now (`--turns`)",
         compressed: bool = "whether the pool took its pages when it last gave some (`admission.need_permille`)",
         resident_bytes: u64 = "its memory now",
         peak_total_bytes: u64 = "its memory at most",
@@ -298,7 +299,12 @@ impl Process {
     /// Its name for a list, without control characters.
     #[must_use]
     pub fn title(&self) -> String {
-        self.comm.replace(char::is_control, " ") + if self.background { " (background)" } else { "" }
+        let state = match (self.background, self.waits) {
+            (true, _) => " (background)",
+            (_, true) => " (waits for its turn)",
+            _ => "",
+        };
+        self.comm.replace(char::is_control, " ") + state
     }
 }
 

@@ -19,12 +19,13 @@ fn processes_that_take_pages_from_each_other_wait_by_turns() {
     let mut command = bench.memfit();
     command.args(["run", "-q", "-m", "56M", "--turns", "1", "--", "./program", "3", "30"]);
     let mut tree = Tree::start(command, &bench.directory, true);
-    let (mut held, mut seen) = (0, None);
+    let (mut held, mut waits, mut seen) = (0, false, None);
     // Two of three at a time, whatever it brings: four have been held twice.
     for _ in 0..LOOKS {
         std::thread::sleep(Duration::from_millis(100));
         let Some(stats) = live(memfit_command(), tree.root()) else { continue };
         held = stats["transitions"]["held"].as_u64().unwrap_or(0);
+        waits |= stats["processes"].as_array().is_some_and(|all| all.iter().any(|process| process["waits"] == true));
         seen = Some(stats);
         if held >= 4 {
             break;
@@ -37,5 +38,5 @@ fn processes_that_take_pages_from_each_other_wait_by_turns() {
     if std::fs::read_to_string(format!("/proc/{}/syscall", std::process::id())).is_err() {
         return skip("turns", "this kernel does not tell what threads do");
     }
-    assert!(held >= 4, "held {held} times: {seen:?}");
+    assert!(held >= 4 && waits, "held {held} times, seen to wait: {waits}: {seen:?}");
 }

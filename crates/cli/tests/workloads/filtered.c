@@ -117,8 +117,11 @@ int main(int argc, char **argv) {
         } else if (!strcmp(word, "wait")) {
             sleep(4);
         } else if (!strcmp(word, "network")) {
+            // Later the stub thread could not reach the pager.
+            if (memory) wait_until_paged(BYTES);
             say("network", bare(SYS_unshare, CLONE_NEWNET, 0, 0));
         } else if (!strcmp(word, "landlock")) {
+            if (memory) wait_until_paged(BYTES);
             struct { uint64_t files, net, scoped; } rules = {0, 0, 1};
             long set = syscall(SYS_landlock_create_ruleset, &rules, sizeof rules, 0);
             MUST(set);
