@@ -44,6 +44,8 @@ pub enum Why {
     Unreadable,
     /// It must have one thread only, to enter a namespace.
     Alone,
+    /// The pager lacks what it needs for it. The user was told.
+    Refused,
 }
 
 impl Why {
@@ -56,6 +58,7 @@ impl Why {
                  CAP_SYS_PTRACE it would be paged"
             }
             Why::Alone => "it enters a namespace into which the kernel lets only a process of one thread",
+            Why::Refused => "the pager lacks what it needs to page it",
         }
     }
 }
@@ -96,8 +99,19 @@ pub fn refused(desk: &Desk, client: &Client, error: &Error) {
         desk.detached.lock().why.insert(client.pid, Why::Unreadable);
         tell(desk, client.pid, &client.comm, Why::Unreadable, false);
         answer(&client.socket, BYE);
-    } else if !client.forked {
+        return;
+    }
+    if !client.forked {
         desk.shared.warn(format!("process {} ({}) cannot be paged: {error}", client.pid, client.comm));
+    }
+    // Nobody reads the events of its userfaultfd: a fork would wait for ever. The stub closes it. A
+    // fork child of a paged process has a fault thread already.
+    if client.proc.lock().is_none() {
+        let mut detached = desk.detached.lock();
+        detached.why.insert(client.pid, Why::Refused);
+        detached.told.insert((client.comm.clone(), Why::Refused));
+        drop(detached);
+        answer(&client.socket, BYE);
     }
 }
 

@@ -7,7 +7,7 @@ use crate::support::tree::{eventually, Tree};
 use crate::support::{memfit, memfit_command, skip, Bench, FORKS};
 use memfit_os::capability::{CAP_SYS_ADMIN, CAP_SYS_PTRACE};
 use memfit_os::proctree;
-use memfit_wire::SOCKET_VARIABLE;
+use memfit_wire::{SOCKET_VARIABLE, START_PREFIX};
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -53,8 +53,12 @@ impl Run {
 
     /// Connects `count` times, and stays connected until [`end`].
     fn knock(&self, uid: Option<u32>, count: u32, fds: u32) -> (Child, String) {
+        self.knock_at(&self.socket, uid, count, fds)
+    }
+
+    fn knock_at(&self, socket: &str, uid: Option<u32>, count: u32, fds: u32) -> (Child, String) {
         let mut command = Command::new(self.bench.directory.join("knocks"));
-        command.args([&self.socket, &count.to_string(), &fds.to_string()]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.args([socket, &count.to_string(), &fds.to_string()]).stdin(Stdio::piped()).stdout(Stdio::piped());
         uid.into_iter().for_each(|uid| _ = command.uid(uid));
         let mut child = command.spawn().unwrap();
         let mut said = String::new();
@@ -97,6 +101,10 @@ fn another_user_cannot_take_the_pagers_descriptors() {
         eventually("the descriptors are closed", || run.descriptors() <= before + PAGED);
         end(child);
     }
+    let (child, said) = run.knock_at(&format!("{START_PREFIX}{}", run.socket), Some(65534), 400, 2);
+    assert_eq!(said, "connected 400\n");
+    eventually("the descriptors of the start socket are closed", || run.descriptors() <= before + PAGED);
+    end(child);
     run.ends_well(&[]);
 }
 
@@ -237,6 +245,28 @@ fn fork_children_for_whom_there_is_no_thread_die_alone() {
         assert_eq!(killed, ran.err.matches("cannot start a thread").count(), "{}", ran.err);
         assert!(!ran.err.contains("swap tier"), "{}", ran.err);
     }
+}
+
+/// A process that nobody serves runs alone: it can fork, which sends an event to whoever serves it.
+#[test]
+fn a_process_for_which_there_is_no_thread_runs_alone() {
+    let Some(bench) = program("no_fault_thread", include_str!("../workloads/filtered.c")) else { return };
+    // One of a few limits leaves room for the stub thread alone.
+    for limit in 8..24 {
+        let group = match Cgroup::of_tasks(limit) {
+            Ok(group) => group,
+            Err(why) => return skip("a_process_for_which_there_is_no_thread_runs_alone", &why),
+        };
+        let mut command = group.command(&memfit());
+        command.args(["run", "-q", "-m", "32M", "--", "./program", "fill", "check", "fork", "check"]);
+        let ran = bench.checked(command, "no fault thread");
+        if ran.err.contains("cannot be paged: the pager cannot start a thread") && ran.code == Some(0) {
+            assert_contents_eq!(&*ran.out, &b"wrong: 0\nchild: 0\nwrong: 0\n"[..], "{}", ran.err);
+            assert_eq!(ran.err.lines().count(), 1, "{}", ran.err);
+            return;
+        }
+    }
+    panic!("no process lacked a fault thread");
 }
 
 /// Without fork events a child cannot be served without a thread of its own.

@@ -25,6 +25,7 @@ mod sandbox;
 mod schemes;
 mod shared_files;
 mod sim;
+mod starts;
 mod surface;
 mod swap;
 mod tools;
