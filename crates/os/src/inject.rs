@@ -26,7 +26,7 @@ const STOPS_WITHIN: Duration = Duration::from_millis(500);
 /// The same, while other threads are stopped for it: the caller can then try one of those.
 const STOPS_WITH_OTHERS_WITHIN: Duration = Duration::from_millis(100);
 /// A thread of ours that was joined is gone within this time, unless it gets no CPU.
-const ENDS_WITHIN: Duration = Duration::from_millis(100);
+const ENDS_WITHIN: Duration = Duration::from_secs(1);
 /// Shortest pause between two polls for that stop.
 const POLL: Duration = Duration::from_micros(20);
 /// Pause between two polls for a stop of a thread that [`let_run`] runs.
@@ -342,22 +342,12 @@ impl Tracee {
 
 /// Makes the calling thread the tracer of a thread, and requests its stop.
 fn ask_to_stop(tid: i32) -> Result<(), Failure> {
-    seize(tid)?;
-    interrupt(tid)
-}
-
-/// Requests the stop of a tracee.
-fn interrupt(tid: i32) -> Result<(), Failure> {
-    Ok(ptrace(libc::PTRACE_INTERRUPT, tid, 0, 0)?)
-}
-
-/// Makes the calling thread the tracer of a thread, which runs on.
-fn seize(tid: i32) -> Result<(), Failure> {
     let seized = ptrace(libc::PTRACE_SEIZE, tid, 0, libc::PTRACE_O_TRACESYSGOOD as usize);
     seized.map_err(|error| match error.raw_os_error() {
         Some(libc::EPERM) => Failure::Refused,
         _ => Failure::NotNow,
-    })
+    })?;
+    Ok(ptrace(libc::PTRACE_INTERRUPT, tid, 0, 0)?)
 }
 
 /// Waits until the thread stops. True: by PTRACE_INTERRUPT; false: together with its whole process.

@@ -52,10 +52,10 @@ impl Cpus {
     }
 }
 
-/// Whether a thread may leave SCHED_IDLE again, which needs CAP_SYS_NICE or RLIMIT_NICE. Tries it.
+/// Whether a thread may leave SCHED_IDLE again, which needs CAP_SYS_NICE or RLIMIT_NICE. Tries it
+/// with the calling thread, which stays in that class if not: call it in a thread that ends then.
 pub fn may_leave_idle_class() -> bool {
-    let attempt = || set_idle_class(true) && set_idle_class(false);
-    std::thread::spawn(attempt).join().unwrap_or(false)
+    set_idle_class(true) && set_idle_class(false)
 }
 
 /// Gives the calling thread the policy SCHED_IDLE or SCHED_OTHER. A CPU that runs only SCHED_IDLE

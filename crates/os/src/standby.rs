@@ -19,13 +19,14 @@ type Job = Box<dyn FnOnce() + Send>;
 pub struct Standby {
     name: &'static str,
     stack: usize,
+    count: usize,
     sleeping: Mutex<VecDeque<Sleeper>>,
 }
 
 #[derive(Debug)]
 struct Sleeper {
     jobs: Sender<Job>,
-    /// Tells once, when it is about to sleep.
+    /// Its other end closes when it is about to sleep.
     ready: Receiver<()>,
     thread: JoinHandle<()>,
 }
@@ -34,16 +35,17 @@ impl Standby {
     /// `count` threads, or as many as can be made, with stacks of `stack` bytes.
     #[must_use]
     pub fn new(name: &'static str, count: usize, stack: usize) -> Standby {
-        let standby = Standby { name, stack, sleeping: Mutex::default() };
-        let threads: VecDeque<Sleeper> = (0..count).map_while(|_| standby.make().ok()).collect();
-        *standby.sleeping.lock().unwrap() = threads;
+        let standby = Standby { name, stack, count, sleeping: Mutex::default() };
+        standby.fill();
         standby
     }
 
     /// Waits until the threads that were made first are ready.
     pub fn wait_until_ready(&self) {
         let sleeping = self.sleeping.lock().unwrap();
-        sleeping.iter().for_each(|thread| thread.ready.recv().unwrap_or_default());
+        for thread in sleeping.iter() {
+            let _ = thread.ready.recv();
+        }
     }
 
     /// Has a sleeping thread do a job, or a new one if none is left. Another thread takes the place
@@ -57,20 +59,25 @@ impl Standby {
         let Sleeper { jobs, thread, .. } = sleeping.map_or_else(|| self.make(), Ok)?;
         // The thread ends only after a job, so it receives this one.
         let _ = jobs.send(Box::new(job));
-        // Without a successor the next job gets a new thread.
-        if let Ok(next) = self.make() {
-            self.sleeping.lock().unwrap().push_back(next);
-        }
+        self.fill();
         Ok(thread)
     }
 
+    /// Makes as many threads as are missing, or as can be made.
+    fn fill(&self) {
+        let missing = self.count.saturating_sub(self.sleeping.lock().unwrap().len());
+        for made in (0..missing).map_while(|_| self.make().ok()) {
+            self.sleeping.lock().unwrap().push_back(made);
+        }
+    }
+
     fn make(&self) -> io::Result<Sleeper> {
-        let ((jobs, receiver), (told, ready)) = (channel::<Job>(), channel());
+        let ((jobs, receiver), (told, ready)) = (channel::<Job>(), channel::<()>());
         let body = move || {
             if !sched::real_time() {
                 sched::ask_short_slices();
             }
-            let _ = told.send(());
+            drop(told);
             if let Ok(job) = receiver.recv() {
                 job();
             }

@@ -5,6 +5,8 @@
 //! read the process's files in /proc any more (stub/src/seccomp.rs, stub/src/detach.rs). The
 //! mappings stay registered and the pager serves their faults until the process ends. But all pages
 //! are present, so the process does not depend on the pager any more. It counts towards the budget.
+//! A process for which the pager lacks a thread or a descriptor is told to go as well. It has no
+//! registered mappings then.
 
 use crate::clients::{Client, ATTACHING, IDLE, MANAGED, REFUSED};
 use crate::control::Desk;
@@ -44,7 +46,7 @@ pub enum Why {
     Unreadable,
     /// It must have one thread only, to enter a namespace.
     Alone,
-    /// The pager lacks what it needs for it. The user was told.
+    /// The pager lacks what it needs for it.
     Refused,
 }
 
@@ -95,22 +97,17 @@ pub fn refused(desk: &Desk, client: &Client, error: &Error) {
     if error.raw_os_error() == Some(libc::ESRCH) || client.rss.read().map_or(true, |rss| rss.mapped == 0) {
         return;
     }
-    if error.kind() == ErrorKind::PermissionDenied {
-        desk.detached.lock().why.insert(client.pid, Why::Unreadable);
-        tell(desk, client.pid, &client.comm, Why::Unreadable, false);
-        answer(&client.socket, BYE);
-        return;
-    }
-    if !client.forked {
+    let why = if error.kind() == ErrorKind::PermissionDenied { Why::Unreadable } else { Why::Refused };
+    if why == Why::Unreadable {
+        tell(desk, client.pid, &client.comm, why, false);
+    } else if !client.forked {
         desk.shared.warn(format!("process {} ({}) cannot be paged: {error}", client.pid, client.comm));
+        desk.detached.lock().told.insert((client.comm.clone(), why));
     }
     // Nobody reads the events of its userfaultfd: a fork would wait for ever. The stub closes it. A
     // fork child of a paged process has a fault thread already.
-    if client.proc.lock().is_none() {
-        let mut detached = desk.detached.lock();
-        detached.why.insert(client.pid, Why::Refused);
-        detached.told.insert((client.comm.clone(), Why::Refused));
-        drop(detached);
+    if why == Why::Unreadable || client.proc.lock().is_none() {
+        desk.detached.lock().why.insert(client.pid, why);
         answer(&client.socket, BYE);
     }
 }

@@ -182,8 +182,12 @@ enum Hindrance {
 }
 
 /// Asks the first thread of a process to stop if it runs. Looks up no file of it: this is a
-/// real-time thread (see `RssReader::sample`).
+/// real-time thread (see `RssReader::sample`). A filter that its stub has not seen could kill it
+/// for the way out of a stop.
 fn stop_first(desk: &Desk, client: &Client, dormant: &Dormant) -> Option<Asked> {
+    if dormant.unseen_filter.lock().is_some() {
+        return None;
+    }
     let runs = dormant.stat.as_ref().and_then(TaskStat::state) == Some('R');
     runs.then(|| Asked::to_stop(&desk.wakers, (client.pid, client.pid)).ok())?
 }

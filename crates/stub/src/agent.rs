@@ -291,6 +291,7 @@ pub fn detach(why: u32) -> bool {
         return false;
     }
     DETACHED.store(true, Release);
+    greeting::forget();
     // The stub thread may have been made meanwhile, and be about to end.
     let thread = SAID_HELLO.load(Acquire);
     if thread == 0 {
@@ -486,8 +487,8 @@ fn serve(socket: i32) -> ! {
     }
 }
 
-/// The pager has given all memory back and takes no more pages. `quiet`: this thread holds the fork
-/// lock; `held`: it keeps out calls that change mappings.
+/// The pager takes no more pages, and has given all memory back. `quiet`: this thread holds the
+/// fork lock; `held`: it keeps out calls that change mappings.
 fn end_detached(quiet: bool, held: bool) -> ! {
     if held {
         access::end();
@@ -495,6 +496,7 @@ fn end_detached(quiet: bool, held: bool) -> ! {
     lock::keep(0, 0);
     BEACON.store(0, Relaxed);
     DETACHED.store(true, Release);
+    greeting::forget();
     if quiet {
         fork::unlock();
     }

@@ -92,6 +92,11 @@ pub fn add_filter() {
     }
 }
 
+/// The process is detached.
+pub fn forget() {
+    PROCESS.store(0, Relaxed);
+}
+
 /// Whether the calling process (not a vfork child of it) has greeted and has no stub thread.
 pub fn has_greeted() -> bool {
     // SAFETY: asks for a number.

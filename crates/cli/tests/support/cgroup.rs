@@ -55,8 +55,18 @@ impl Cgroup {
     /// A new group with a limit of tasks: processes and threads.
     pub fn of_tasks(limit: u64) -> Result<Cgroup, String> {
         let group = Cgroup::new("pids")?;
-        group.limit("pids.max", limit)?;
+        group.allow_tasks(limit)?;
         Ok(group)
+    }
+
+    /// Changes the limit of tasks.
+    pub fn allow_tasks(&self, limit: u64) -> Result<(), String> {
+        self.limit("pids.max", limit)
+    }
+
+    /// Its tasks now.
+    pub fn tasks(&self) -> u64 {
+        self.number("pids.current")
     }
 
     fn new(controller: &str) -> Result<Cgroup, String> {

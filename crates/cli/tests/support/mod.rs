@@ -56,6 +56,12 @@ pub const REDIS: &str = "/usr/bin/redis-check-rdb";
 /// The Python interpreter for which Debian installs its modules.
 pub const PYTHON: &str = "/usr/bin/python3";
 
+/// Whether new processes may wait at the start socket: filters could kill them for it.
+pub fn may_wait_to_start() -> bool {
+    let own = std::process::id() as i32;
+    memfit_os::procfs::ThreadStatus::of(own, own).and_then(|status| status.filters()) == Some(0)
+}
+
 /// A number for the gate, or a larger one for `make soak`.
 pub fn sized<T>(gate: T, soak: T) -> T {
     if std::env::var_os("MEMFIT_TEST_SOAK").is_some() {
