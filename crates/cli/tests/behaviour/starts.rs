@@ -58,7 +58,8 @@ struct Listeners {
 
 impl Listeners {
     fn new(uid: u32, full: bool) -> Listeners {
-        let name = format!("memfit-test-{}-{uid}-{full}", std::process::id());
+        // Tests of what memfit leaves behind look for its name.
+        let name = format!("starts-test-{}-{uid}-{full}", std::process::id());
         let mut command = Command::new(PYTHON);
         command.args(["-c", LISTENS, &name, &format!("{START_PREFIX}{name}"), if full { "1" } else { "0" }]);
         let mut process = command.uid(uid).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
