@@ -5,10 +5,16 @@
 //! command cannot run.
 
 use memfit_os::exec::ExecError;
+use memfit_os::process::write_stderr;
 use std::ffi::OsStr;
 use std::fmt;
 use std::fs;
 use std::io;
+
+/// Prints a line to standard error. If nobody can read that, memfit goes on.
+pub fn tell(text: &str) {
+    write_stderr(&format!("memfit: {text}\n"));
+}
 
 /// A reason to end.
 #[derive(Debug)]

@@ -5,16 +5,18 @@
 //! its death would make evicted pages read as zeros. So the launcher leaves a guard, which shares
 //! the table too. When the pager ends, the guard kills the processes that the pager still managed.
 //!
-//! After an orderly end of the pager no process is managed. The guard never kills programs without
-//! the stub.
+//! After an orderly end of the pager no process is managed. The pager tells that last, and the
+//! guard reads it in the launcher's place. The guard never kills programs without the stub.
 
 use memfit_os::event::wait_readable;
-use memfit_os::process::{Pid, PidFd};
+use memfit_os::process::{self, Pid, PidFd};
 use memfit_os::proctree::{self, ProcStat};
-use memfit_os::{maps, procfs};
+use memfit_os::{maps, procfs, seqpacket};
+use memfit_pager::config::FromPager;
 use memfit_pager::netns_fallback;
 use std::collections::HashSet;
 use std::io;
+use std::os::fd::RawFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -25,6 +27,8 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct Watch {
     /// The pager.
     pub pager: Pid,
+    /// The launcher's end of the socket between it and the pager.
+    pub socket: RawFd,
     /// The tree at the end of the launcher.
     pub tree: Vec<ProcStat>,
     /// `MEMFIT_SOCKET=...` of the run, which identifies processes that were started later.
@@ -42,6 +46,9 @@ impl Watch {
             while !matches!(wait_readable([pager.as_fd()], None), Ok([true]) | Err(_)) {}
         }
         netns_fallback::remove(&self.fallback_dir);
+        if self.ended_in_order() {
+            return;
+        }
         let deadline = Instant::now() + KILL_TIMEOUT;
         while Instant::now() < deadline {
             // Without a list of processes, nobody knows whether one is left.
@@ -52,6 +59,17 @@ impl Watch {
             proctree::kill_all(&managed.unwrap_or_default());
             std::thread::sleep(Duration::from_millis(2));
         }
+    }
+
+    /// Whether the pager's last messages say so.
+    fn ended_in_order(&self) -> bool {
+        let socket = process::lasting(self.socket);
+        while let Ok(Some(packet)) = seqpacket::receive(socket) {
+            if matches!(serde_json::from_slice(&packet.bytes), Ok(FromPager::Done)) {
+                return true;
+            }
+        }
+        false
     }
 
     /// Living members of the tree that have the stub loaded.
@@ -81,6 +99,7 @@ fn has_mapped(pid: Pid, file: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::{AsFd, AsRawFd};
     use std::process::{Command, Stdio};
 
     #[test]
@@ -99,17 +118,25 @@ mod tests {
                 _ => std::thread::yield_now(),
             }
         };
+        let (launchers, pagers) = seqpacket::pair().unwrap();
         let watch = |stub: &str| Watch {
             pager: pager.id() as Pid,
+            socket: launchers.as_raw_fd(),
             tree: Vec::new(),
             environment_entry: "MEMFIT_SOCKET=guard-test".into(),
             stub: stub.into(),
             fallback_dir: "/nonexistent/fallback_dir".into(),
         };
-        let (wrong, right) = (watch("libmemfit.so"), watch(&stub));
+        let (wrong, in_order, right) = (watch("libmemfit.so"), watch(&stub), watch(&stub));
         pager.wait().unwrap();
         wrong.run();
         assert!(member.try_wait().unwrap().is_none());
+        // What the launcher has not read comes first.
+        for message in [FromPager::Serves, FromPager::Done] {
+            seqpacket::send(pagers.as_fd(), &serde_json::to_vec(&message).unwrap(), None).unwrap();
+        }
+        in_order.run();
+        assert!(member.try_wait().unwrap().is_none(), "nobody was managed");
         right.run();
         assert!(member.wait().unwrap().code().is_none(), "killed");
         assert!(other.try_wait().unwrap().is_none());

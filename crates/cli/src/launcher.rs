@@ -15,7 +15,7 @@
 //! launcher kills the tree before it prints anything about it: a program of the tree may hold the
 //! lock of the terminal.
 
-use crate::errors::{describe, Failure};
+use crate::errors::{describe, tell, Failure};
 use crate::guard::Watch;
 use crate::messages::Messages;
 use crate::output::{OutputFile, RecordFile};
@@ -38,7 +38,7 @@ use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Seek};
-use std::os::fd::{AsFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -214,6 +214,8 @@ struct Launcher {
     peak: Option<u64>,
     /// The pager serves processes outside of the tree.
     serves_others: bool,
+    /// The pager ends: nobody needs it.
+    pager_is_done: bool,
     /// A signal that asked us to end while no command could receive it.
     interrupted: Option<i32>,
 }
@@ -283,6 +285,7 @@ impl Launcher {
             course: None,
             peak: None,
             serves_others: false,
+            pager_is_done: false,
             interrupted: None,
         })
     }
@@ -419,9 +422,10 @@ impl Launcher {
         if tree.is_empty() && !self.others_are_served() {
             return true; // Dropping ends the pager, if it has not ended.
         }
-        if single_threaded && self.pager_end.is_none() {
+        if single_threaded && self.pager_end.is_none() && !self.pager_is_done {
             let watch = Watch {
                 pager: self.pager,
+                socket: self.socket.as_raw_fd(),
                 tree,
                 environment_entry: format!("{SOCKET_VARIABLE}={socket_name}"),
                 stub: preload::file_name(&plan.stub),
@@ -438,7 +442,7 @@ impl Launcher {
 
     /// Whether the pager must serve on for paged processes outside of the tree, which inherited its
     /// environment. The pager tells the others that are not paged to go on alone. If none is paged,
-    /// it ends.
+    /// it ends. Nobody is killed because its answer has not come.
     fn others_are_served(&mut self) -> bool {
         if self.pager_end.is_some() {
             return false;
@@ -450,7 +454,7 @@ impl Launcher {
                 break;
             }
         }
-        self.serves_others && self.pager_end.is_none()
+        self.failed.is_none() && self.pager_end.is_none()
     }
 
     /// The living members of the tree. The usual case, no child, is checked first and cheaply.
@@ -706,20 +710,21 @@ impl Launcher {
             FromPager::Course(course) => self.course = Some(course),
             FromPager::Stats { stats, summary } => self.stats = Some((stats, summary)),
             FromPager::Serves => self.serves_others = true,
+            FromPager::Done => self.pager_is_done = true,
         }
     }
 
     fn warn(&mut self, text: &str) {
         match &mut self.messages {
             Some(messages) => messages.warn(text),
-            None => eprintln!("memfit: {text}"),
+            None => tell(text),
         }
     }
 
     fn say(&mut self, text: &str) {
         match &mut self.messages {
             Some(messages) => messages.say(text),
-            None => eprintln!("memfit: {text}"),
+            None => tell(text),
         }
     }
 }

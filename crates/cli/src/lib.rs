@@ -75,7 +75,7 @@ pub fn main_with(serve: Serve) -> i32 {
 }
 
 fn fail(failure: &Failure) -> i32 {
-    eprintln!("{failure}");
+    memfit_os::process::write_stderr(&format!("{failure}\n"));
     failure.code
 }
 

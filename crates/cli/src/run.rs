@@ -3,7 +3,7 @@
 use crate::advise::AtEnd;
 use crate::args::RunArgs;
 use crate::checks::{self, Check, Status};
-use crate::errors::Failure;
+use crate::errors::{tell, Failure};
 use crate::launcher::{self, Plan};
 use crate::output::{OutputFile, RecordFile};
 use crate::preload::{self, FALLBACK_VARIABLE, SOCKET_VARIABLE};
@@ -76,7 +76,7 @@ pub fn run(args: &RunArgs, inherited: Inherited, serve: Serve) -> Result<i32, Fa
         if !args.best_effort {
             return Err(refusal(&check));
         }
-        eprintln!("memfit: runs the command unmanaged, without a budget: {}: {}", check.name, check.detail);
+        tell(&format!("runs the command unmanaged, without a budget: {}: {}", check.name, check.detail));
         tell_not_written(args, "the command runs unmanaged");
         return Err(execute(args, &inherited, env::vars_os().collect()));
     }
@@ -205,7 +205,7 @@ pub(crate) fn scheme_of(name: &str, text: &str, overrides: &[String]) -> Result<
     let scheme = memfit_scheme::parse_noting(text, overrides, &mut notes)
         .map_err(|error| Failure::usage(format!("scheme {name}: {error}")))?;
     for note in notes {
-        eprintln!("memfit: scheme {name}: {note}");
+        tell(&format!("scheme {name}: {note}"));
     }
     Ok(scheme)
 }
@@ -227,7 +227,7 @@ fn scheme_with_files(args: &RunArgs) -> Result<Scheme, Failure> {
 
 fn note(args: &RunArgs, text: &str) {
     if !args.quiet {
-        eprintln!("memfit: {text}");
+        tell(text);
     }
 }
 
@@ -239,11 +239,11 @@ fn tell_not_written(args: &RunArgs, why: &str) {
         ("--record", &args.record, "nothing is recorded"),
     ] {
         if let Some(path) = path {
-            eprintln!("memfit: {option} {}: {what}: {why}", path.display());
+            tell(&format!("{option} {}: {what}: {why}", path.display()));
         }
     }
     if args.advise.is_some() {
-        eprintln!("memfit: --advise: no advice is given: {why}");
+        tell(&format!("--advise: no advice is given: {why}"));
     }
 }
 

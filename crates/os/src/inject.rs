@@ -75,7 +75,6 @@ pub enum Failure {
 /// lets it go on.
 #[derive(Debug)]
 pub struct Asked {
-    tid: i32,
     orders: Sender<Order>,
     result: Receiver<Result<u64, Failure>>,
     tracer: JoinHandle<()>,
@@ -107,13 +106,7 @@ impl Asked {
         };
         let tracer = tracers.run(body).map_err(|_| Failure::NotNow)?;
         let tracer_tid = asked.recv().unwrap_or(Err(Failure::NotNow))?;
-        Ok(Asked { tid, orders, result, tracer, tracer_tid })
-    }
-
-    /// Its thread id.
-    #[must_use]
-    pub fn tid(&self) -> i32 {
-        self.tid
+        Ok(Asked { orders, result, tracer, tracer_tid })
     }
 
     /// Makes the thread execute a call with all signals blocked, and returns its result. The other

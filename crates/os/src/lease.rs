@@ -99,8 +99,7 @@ impl Waiter {
 
     /// Its thread id.
     pub fn id(&self) -> i32 {
-        // SAFETY: asks for a number.
-        unsafe { libc::gettid() }
+        crate::procfs::own_tid()
     }
 
     /// Waits until a lease is wanted, or that long.

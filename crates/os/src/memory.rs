@@ -5,6 +5,7 @@ use memfit_wire::{Ring, PAGE_BYTES};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd};
+use std::os::unix::fs::MetadataExt;
 use std::ptr;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
@@ -230,6 +231,11 @@ impl Segment {
     /// Size, bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Bytes of it that have memory.
+    pub fn allocated_bytes(&self) -> u64 {
+        self.file.metadata().map_or(0, |metadata| metadata.blocks() * 512)
     }
 
     /// Keeps the pages of the segment that this process maps, now and later, out of the kernel's

@@ -594,8 +594,7 @@ mod tests {
 
     #[test]
     fn finds_the_robust_list_of_a_thread() {
-        // SAFETY: asks for our own thread id.
-        let tid = unsafe { libc::gettid() };
+        let tid = own_tid();
         assert!(robust_list(tid).is_some() && may_inspect(tid));
         let pid = std::process::id() as i32;
         assert!(tasks(pid).contains(&tid) && task(pid, tid as u32) == Some(tid) && task(pid, 1 << 30).is_none());

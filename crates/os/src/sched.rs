@@ -137,6 +137,16 @@ pub fn real_time() -> bool {
     unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &raw const param) == 0 }
 }
 
+/// Has the calling thread run as soon as it is awake: as a real-time thread if it may, else with
+/// short slices. Returns whether it is a real-time thread.
+pub fn run_first() -> bool {
+    let is_real_time = real_time();
+    if !is_real_time {
+        ask_short_slices();
+    }
+    is_real_time
+}
+
 /// Time slice of a thread with short slices, ns: the shortest that Linux gives.
 const SHORT_TURN: u64 = 100_000;
 

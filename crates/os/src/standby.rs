@@ -74,9 +74,7 @@ impl Standby {
     fn make(&self) -> io::Result<Sleeper> {
         let ((jobs, receiver), (told, ready)) = (channel::<Job>(), channel::<()>());
         let body = move || {
-            if !sched::real_time() {
-                sched::ask_short_slices();
-            }
+            sched::run_first();
             drop(told);
             if let Ok(job) = receiver.recv() {
                 job();

@@ -265,8 +265,7 @@ fn opens_unseen(identity: &Identity, mapping: &Mapping) -> bool {
         && empty
 }
 
-/// As [`adoption::confirmed`], with the maps as they are now. Without present pages nothing is
-/// asked.
+/// As [`adoption::confirmed`], with the maps as they are now.
 fn confirmed(
     shared: &Shared,
     proc: &Proc,
@@ -274,8 +273,8 @@ fn confirmed(
     fresh: Vec<Range>,
     pages: &[Present],
 ) -> (Vec<Range>, Vec<Present>) {
-    if pages.is_empty() {
-        return (fresh, Vec::new());
+    if fresh.is_empty() {
+        return Default::default();
     }
     let mut maps = maps.lock();
     let Ok(text) = maps.read() else { return Default::default() };

@@ -23,6 +23,7 @@ use memfit_os::{procfs, proctree, seqpacket};
 use memfit_wire::{Command, FromStub, ANNOUNCE_FORKS, ATTACH, LEND, MAPS, PAGEMAP, SERVED, WITH_DEVICE, WITH_UFFD};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::mpsc::{channel, Sender};
 use std::sync::{Arc, OnceLock};
 /// As [`attach`]; warns the user if that fails.
 pub fn attach_or_warn(desk: &Desk, client: &Arc<Client>) {
@@ -153,20 +154,21 @@ fn manage(desk: &Arc<Desk>, client: &Arc<Client>, message: &FromStub, fd: Option
     let identity = identity(client, message, &segment)?;
     // The userfaultfd of a fork child came with its parent's event.
     let known = client.proc.lock().clone();
-    let fresh = known.is_none();
     let expected = client.expected.lock().clone();
-    let proc = match known {
+    let (proc, new_thread) = match known {
         Some(proc) => {
             register_own(&proc.uffd, message)?;
-            proc
+            (proc, None)
         }
         None => {
+            // Before the userfaultfd reports forks: they wait until somebody reads that.
+            let thread = FaultThread::make()?;
+            let kick = Arc::new(EventFd::new()?);
             let uffd = Uffd::from_fd(fd.ok_or_else(|| std::io::Error::other("the stub sent no descriptor"))?);
             let forks = if desk.fork_events { uffd::EVENT_FORK } else { 0 };
             let accesses = if shared.uses_accessed_bits() { uffd::ACCESSES } else { 0 };
             uffd.handshake(uffd::REQUIRED | forks | accesses)?;
             register_own(&uffd, message)?;
-            let kick = Arc::new(EventFd::new()?);
             // Nothing fails from here on that would leave the number taken.
             let family = expected.as_ref().map_or_else(Family::default, |e| e.family.of_child());
             let (id, area) = expected.as_ref().map(|e| (e.id, e.area)).unwrap_or_else(|| {
@@ -175,9 +177,10 @@ fn manage(desk: &Arc<Desk>, client: &Arc<Client>, message: &FromStub, fd: Option
                 shared.apply_effects(state);
                 numbers
             });
-            Arc::new(Proc::new(id, area, uffd, kick, family))
+            (Arc::new(Proc::new(id, area, uffd, kick, family)), Some(thread))
         }
     };
+    let fresh = new_thread.is_some();
     if message.beacon != 0 {
         proc.beacon.store(message.beacon, Relaxed);
     }
@@ -202,13 +205,9 @@ fn manage(desk: &Arc<Desk>, client: &Arc<Client>, message: &FromStub, fd: Option
     *client.proc.lock() = Some(Arc::clone(&proc));
     // From here on its place in the core is the process's, not the expected child's.
     *client.expected.lock() = None;
-    if fresh {
+    if let Some(thread) = new_thread {
         shared.procs.lock().push(Arc::clone(&proc));
-        if let Err(error) = start_fault_thread(shared, &proc) {
-            *client.proc.lock() = None;
-            remove_process(shared, &proc);
-            return Err(error);
-        }
+        thread.serve(shared, &proc);
     }
     if !desk.fork_events {
         send_command(&client.socket, &Command { kind: SERVED, flags: ANNOUNCE_FORKS, ..Command::default() }, None);
@@ -275,12 +274,28 @@ fn identity(client: &Client, message: &FromStub, segment: &Arc<Segment>) -> std:
     })
 }
 
-/// Starts the thread that serves the process's faults and events.
-pub fn start_fault_thread(shared: &Arc<Shared>, proc: &Arc<Proc>) -> std::io::Result<()> {
-    let (shared, proc) = (Arc::clone(shared), Arc::clone(proc));
-    let thread = std::thread::Builder::new().name("fault".into()).stack_size(256 << 10);
-    thread.spawn(move || fault::run(shared, proc)).map_err(|error| room::no_thread(&error))?;
-    Ok(())
+/// A thread that waits for the process whose faults and events it will serve.
+pub struct FaultThread(Sender<(Arc<Shared>, Arc<Proc>)>);
+
+impl FaultThread {
+    /// Makes one. If it gets no process, it ends when this is dropped.
+    pub fn make() -> std::io::Result<FaultThread> {
+        let (process, told) = channel();
+        let body = move || {
+            if let Ok((shared, proc)) = told.recv() {
+                fault::run(shared, proc);
+            }
+        };
+        let thread = std::thread::Builder::new().name("fault".into()).stack_size(256 << 10);
+        thread.spawn(body).map_err(|error| room::no_thread(&error))?;
+        Ok(FaultThread(process))
+    }
+
+    /// Has it serve a process.
+    pub fn serve(self, shared: &Arc<Shared>, proc: &Arc<Proc>) {
+        // It waits for this, so it receives it.
+        let _ = self.0.send((Arc::clone(shared), Arc::clone(proc)));
+    }
 }
 
 /// The process's memory is gone: frees everything that belongs to it.

@@ -33,6 +33,8 @@ pub struct Client {
     pub forked: bool,
     /// Its parent was paged, as a FORK event reported: it must identify itself by the beacon.
     pub has_beacon: bool,
+    /// Nevertheless no paged process seems to have it as a child.
+    pub independent: AtomicBool,
     /// When the pager first heard of it.
     pub since: Instant,
     /// Its control socket. For a dormant client, a descriptor of the process, readable at its end.
@@ -99,6 +101,7 @@ impl Client {
             tid: message.tid,
             forked,
             has_beacon: message.beacon != 0,
+            independent: AtomicBool::new(false),
             since: Instant::now(),
             socket: Arc::new(socket),
             dormant: (stage == DORMANT).then(|| Dormant::new(pid, message)),

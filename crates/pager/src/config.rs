@@ -188,6 +188,8 @@ pub enum FromPager {
     },
     /// The run over time, if requested; just before the statistics.
     Course(Box<Course>),
+    /// Nobody needs the pager any more, and it ends.
+    Done,
     /// Final statistics.
     Stats {
         /// All of them.

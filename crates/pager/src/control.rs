@@ -46,6 +46,8 @@ pub struct Desk {
     pub fork_events: bool,
     /// Socket for processes of other network namespaces.
     pub netns_fallback: NetnsFallback,
+    /// The launcher has ended, and another process can have its pid.
+    pub launcher_ended: AtomicBool,
     /// Set when the command has ended.
     pub ended: Lock<Option<ToPager>, { rank::ALL_ENDED }>,
     /// Set when the tree has ended and no other process is paged.
@@ -76,6 +78,7 @@ pub fn run(desk: &Arc<Desk>) {
     // The launcher may have died before, and its pid may be another's.
     if std::os::unix::process::parent_id() != desk.config.launcher_pid as u32 {
         launcher_open = false;
+        desk.launcher_ended.store(true, Relaxed);
         if !launcher_left_in_order(desk) {
             return abandon(desk);
         }
@@ -83,6 +86,10 @@ pub fn run(desk: &Arc<Desk>) {
     loop {
         tell_silence(&desk.shared);
         deliver(desk, launcher_open);
+        // Nobody else is left who would end the tree.
+        if !launcher_open && desk.shared.ending.load(Relaxed) {
+            return abandon(desk);
+        }
         let clients: Vec<Arc<Client>> = desk.clients.lock().clone();
         clients.iter().for_each(|client| manage_ready(desk, client));
         fork_children::release_independent(desk, &clients);
@@ -102,6 +109,7 @@ pub fn run(desk: &Arc<Desk>) {
         let left = readable[2] && !from_launcher(desk, launcher);
         if left || readable[3] {
             launcher_open = false;
+            desk.launcher_ended.store(true, Relaxed);
             if !launcher_left_in_order(desk) {
                 return abandon(desk);
             }
@@ -119,18 +127,18 @@ pub fn run(desk: &Arc<Desk>) {
         if readable[5] {
             newcomers.accept_new(desk);
         }
-        if desk.over.load(Relaxed) {
+        let nobody_is_served = || {
+            desk.ended.lock().is_some()
+                && desk.clients.lock().is_empty()
+                && desk.shared.procs.lock().is_empty()
+                && forks::none_expected(&desk.shared)
+                && desk.shared.unnamed.doomed() == 0
+        };
+        if desk.over.load(Relaxed) || nobody_is_served() {
             deliver(desk, launcher_open);
-            return newcomers.dismiss(desk);
-        }
-        if desk.ended.lock().is_some()
-            && desk.clients.lock().is_empty()
-            && desk.shared.procs.lock().is_empty()
-            && forks::none_expected(&desk.shared)
-            && desk.shared.unnamed.doomed() == 0
-        {
-            deliver(desk, launcher_open);
-            return newcomers.dismiss(desk);
+            newcomers.dismiss(desk);
+            // Also for a guard, which has the launcher's end of the socket.
+            return send_to_launcher(launcher, &FromPager::Done);
         }
     }
 }

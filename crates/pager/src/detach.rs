@@ -29,6 +29,8 @@ use std::time::Duration;
 pub const POLL: Duration = Duration::from_millis(1);
 /// Pages that are checked under one hold of the core lock, and brought back at a time.
 const CHUNK: u64 = 2048;
+/// Polls after which pages are requested again that have not come.
+const REQUESTED_EACH: u32 = 100;
 
 /// [`Client::quiet`]: the stub has not answered; it keeps forks out; it cannot now.
 pub const REQUESTED: u32 = 0;
@@ -163,7 +165,8 @@ fn detach(desk: &Desk, client: &Client, why: Why) {
     let managed = loop {
         // A fork child of a paged process lacks pages: it is first paged, as soon as it is
         // identified.
-        if client.has_beacon && client.stage.load(SeqCst) == IDLE && !client.gone.load(Relaxed) {
+        let lacks_pages = client.has_beacon && (client.proc.lock().is_some() || !client.independent.load(Relaxed));
+        if lacks_pages && client.stage.load(SeqCst) == IDLE && !client.gone.load(Relaxed) {
             std::thread::sleep(POLL);
             continue;
         }
@@ -275,10 +278,10 @@ pub fn drained(shared: &Shared, proc: &Proc) -> bool {
 /// Has the fault thread bring these pages back, and waits for that. True if there were none; `None`
 /// if the process is gone.
 pub fn bring_back(shared: &Shared, proc: &Proc, pages: std::ops::Range<u64>) -> Option<bool> {
-    // Only the pager can fill pages of files that were never read.
-    let files = proc.files.lock().pages();
-    let of_file = |page: u64| files.iter().any(|&(first, end)| (first..end).contains(&page));
     let outside = |pages: &mut dyn Iterator<Item = u64>| -> Option<Vec<u64>> {
+        // Only the pager can fill pages of files that were never read. The program can unmap them.
+        let files = proc.files.lock().pages();
+        let of_file = |page: u64| files.iter().any(|&(first, end)| (first..end).contains(&page));
         let state = shared.lock_for(proc)?;
         let out = |&page: &u64| match state.core.entry(proc.id, Page(page)) {
             Entry::Out(_) | Entry::Loading(_) | Entry::Evicting(_) => true,
@@ -289,10 +292,13 @@ pub fn bring_back(shared: &Shared, proc: &Proc, pages: std::ops::Range<u64>) -> 
     };
     let mut left = outside(&mut pages.into_iter())?;
     let none = left.is_empty();
-    if !none {
-        proc.fetch(left.iter().map(|page| page * 4096).collect());
-    }
+    let mut polls = 0;
     while !left.is_empty() {
+        // The program can drop a page after it has come.
+        if polls % REQUESTED_EACH == 0 {
+            proc.fetch(left.iter().map(|page| page * 4096).collect());
+        }
+        polls += 1;
         std::thread::sleep(POLL);
         if gone(proc) {
             return None;

@@ -165,6 +165,18 @@ enum End {
     Broken(Broken),
 }
 
+impl Gate {
+    /// Whether no MOVE runs; false if somebody has stopped the stub inside of one.
+    fn is_closed(self) -> Result<bool, End> {
+        match self {
+            Gate::Closed => Ok(true),
+            Gate::Held => Ok(false),
+            Gate::Gone => Err(End::Gone),
+            Gate::Ended => Err(Broken("its stub ended while it moved pages, and others have its memory".into()).into()),
+        }
+    }
+}
+
 impl From<Broken> for End {
     fn from(broken: Broken) -> End {
         End::Broken(broken)
@@ -511,13 +523,9 @@ impl Server {
     fn window_touched(&mut self, fault: Waiting) -> Result<(), End> {
         let (proc, page) = (Arc::clone(&self.proc), Page::of(fault.address));
         let Some(ring) = proc.ring() else { return Ok(()) };
-        match proc.close_gate_within(GATE_HELD) {
-            Gate::Closed => {}
-            Gate::Held => {
-                self.postponed.push(fault);
-                return Ok(());
-            }
-            Gate::Gone => return Err(End::Gone),
+        if !proc.close_gate_within(GATE_HELD).is_closed()? {
+            self.postponed.push(fault);
+            return Ok(());
         }
         ring.touched.store(1, SeqCst);
         let fill = proc.uffd.copy(page.address(), &ZERO_PAGE.0);
@@ -723,10 +731,8 @@ impl Server {
         let proc = Arc::clone(&self.proc);
         let mut io = proc.io.lock();
         let gated = io.busy;
-        match if gated { proc.close_gate_within(GATE_HELD) } else { Gate::Closed } {
-            Gate::Closed => {}
-            Gate::Held => return Ok(false),
-            Gate::Gone => return Err(End::Gone),
+        if gated && !proc.close_gate_within(GATE_HELD).is_closed()? {
+            return Ok(false);
         }
         // Untried ranges go back as well: their pages are present, and the fault finds them so.
         let result = proc.collect(&self.shared, &mut io, true);

@@ -19,6 +19,7 @@ use crate::locks::{rank, Lock};
 use crate::proc::{send_command, Proc};
 use crate::swap::{Hash, Hasher};
 use crate::wake;
+use memfit_core::driver::fork_changes::Change;
 use memfit_core::{Page, PAGE_BYTES};
 use memfit_os::lease;
 use memfit_wire::{Command, FromStub, BYE, SHARED_FILE, STAY};
@@ -135,6 +136,14 @@ impl FileRanges {
     /// Removes the pages from `start` to before `end`.
     pub fn cut(&mut self, start: u64, end: u64) {
         self.take(start, end);
+    }
+
+    /// The address space has changed. In bytes.
+    pub fn change(&mut self, change: Change) {
+        match change {
+            Change::Unmapped(start, end) | Change::Came(start, end) => self.cut(start / 4096, end.div_ceil(4096)),
+            Change::Moved(from, to, len) => self.shift(from / 4096, to / 4096, len / 4096),
+        }
     }
 
     /// mremap: the pages from `from` on are now at `to`.
@@ -456,6 +465,11 @@ mod tests {
             [501, 502, 503, 504, 508, 511, 512].map(|page| at(&ranges, page)),
             [None, Some(7), Some(8), None, Some(13), Some(16), None]
         );
+        // As the changes that a fork child has of its parent.
+        ranges.change(Change::Moved(502 << 12, 202 << 12, 2 << 12));
+        ranges.change(Change::Unmapped(203 << 12, 204 << 12));
+        ranges.change(Change::Came(508 << 12, 512 << 12));
+        assert_eq!([202, 203, 502, 508].map(|page| at(&ranges, page)), [Some(7), None, None, None]);
         ranges.cut(0, 1000);
         assert!(ranges.is_empty());
     }

@@ -6,7 +6,7 @@
 //! userfaultfd. The page that the pager fills through that userfaultfd appears in the child's
 //! memory and in no other. The pager believes nothing that a program says of itself.
 
-use crate::attach::start_fault_thread;
+use crate::attach::FaultThread;
 use crate::clients::{Client, ATTACHING, IDLE, MANAGED, REFUSED};
 use crate::control::Desk;
 use crate::forks::{with_core, PARENT_IS_THROUGH};
@@ -33,6 +33,8 @@ use std::time::{Duration, Instant};
 const NAMED_WITHIN: Duration = Duration::from_millis(100);
 /// How long the fault on a beacon waits for the hello, which the stub sends first.
 const HELLO_WITHIN: Duration = Duration::from_secs(5);
+/// How often it looks for the hello at least.
+const POLLS: u32 = 50;
 /// How long a fork child waits at most until it is paged and there is room.
 const WAITS_AT_MOST: Duration = Duration::from_millis(250);
 /// Above all addresses of programs.
@@ -98,14 +100,17 @@ impl Unnamed {
 /// The stubs whose thread `tid` may have touched the beacon of a process. Called before the page is
 /// filled. Waits for one; empty if the program touched the page by itself.
 pub fn claims(shared: &Shared, proc: &Proc, tid: u32) -> Vec<Arc<Client>> {
-    let begun = Instant::now();
+    let (begun, mut polls) = (Instant::now(), 0);
     let mut clients = shared.unnamed.clients.lock();
     loop {
         let found: Vec<_> = clients.iter().filter(|client| may_be(client, proc, tid)).cloned().collect();
-        if !found.is_empty() || begun.elapsed() > HELLO_WITHIN || proc.uffd.gone() {
+        // If the pager stood still, the control thread has time to read the hello.
+        let enough = begun.elapsed() > HELLO_WITHIN && polls >= POLLS;
+        if !found.is_empty() || enough || proc.uffd.gone() {
             return found;
         }
         clients = clients.wait(&shared.unnamed.came, POLL);
+        polls += 1;
     }
 }
 
@@ -269,13 +274,15 @@ fn with_beacon(proc: &Proc) -> Option<Vec<ProcStat>> {
 
 /// Releases fork children that wait because their parent seemed to be paged, when it could not be.
 pub fn release_independent(desk: &Desk, clients: &[Arc<Client>]) {
-    let waits = |c: &&Arc<Client>| c.has_beacon && c.since.elapsed() > NAMED_WITHIN && c.proc.lock().is_none();
+    let is_new = |c: &Arc<Client>| c.has_beacon && !c.independent.load(Relaxed);
+    let waits = |c: &&Arc<Client>| is_new(c) && c.since.elapsed() > NAMED_WITHIN && c.proc.lock().is_none();
     let mut waiting = clients.iter().filter(waits).peekable();
     let known = |proc: &Arc<Proc>| proc.identity.get().is_some();
     let all_known = || desk.shared.unnamed.doomed() == 0 && desk.shared.procs.lock().iter().all(known);
     if waiting.peek().is_some() && all_known() {
         for client in waiting {
-            send_command(&client.socket, &Command { kind: STAY, ..Command::default() }, None);
+            let told = send_command(&client.socket, &Command { kind: STAY, ..Command::default() }, None);
+            client.independent.store(told, Relaxed);
         }
     }
 }
@@ -303,9 +310,9 @@ pub fn forked(shared: &Arc<Shared>, parent: &Arc<Proc>, uffd: Uffd) {
     }
     // The child's stub has no other page yet.
     uffd.probe_at(parent.beacon.load(Relaxed));
-    let room = shared.room_for_paged();
+    let thread = if shared.room_for_paged() { FaultThread::make() } else { Err(room::full()) };
     // One that is killed needs none of its own.
-    let kick = if room { Arc::new(room::event()) } else { Arc::clone(&parent.kick) };
+    let kick = if thread.is_ok() { Arc::new(room::event()) } else { Arc::clone(&parent.kick) };
     let child = Arc::new(Proc::new(id, area, uffd, kick, parent.family.of_child()));
     child.parent_pid.store(parent.pid().unwrap_or(0), Relaxed);
     let (known, now) = (parent.network.load(Relaxed), parent.pid().map_or(0, procfs::network));
@@ -330,16 +337,18 @@ pub fn forked(shared: &Arc<Shared>, parent: &Arc<Proc>, uffd: Uffd) {
     *child.comm.lock() = comm;
     let guarded = parent.guarded.lock().clone();
     *child.guarded.lock() = guarded;
-    // Before its fault thread runs, which removes a child that has ended.
-    shared.procs.lock().push(Arc::clone(&child));
-    if let Err(error) = if room { start_fault_thread(shared, &child) } else { Err(room::full()) } {
-        let proc = Arc::clone(&child);
-        let doomed = Doomed { proc, why: error.to_string(), seen: false, before: None, process: None };
-        // It is in one of the two lists at any time: see `release_independent`.
-        shared.unnamed.doomed_count.fetch_add(1, Relaxed);
-        shared.unnamed.doomed.lock().push(doomed);
-        shared.procs.lock().retain(|proc| !Arc::ptr_eq(proc, &child));
-        shared.outbox.wake_control();
+    match thread {
+        Ok(thread) => {
+            // Before its thread serves it, which removes a child that has ended.
+            shared.procs.lock().push(Arc::clone(&child));
+            thread.serve(shared, &child);
+        }
+        Err(error) => {
+            let doomed = Doomed { proc: child, why: error.to_string(), seen: false, before: None, process: None };
+            shared.unnamed.doomed_count.fetch_add(1, Relaxed);
+            shared.unnamed.doomed.lock().push(doomed);
+            shared.outbox.wake_control();
+        }
     }
 }
 
@@ -381,7 +390,9 @@ pub fn confirm(shared: &Arc<Shared>, proc: &Arc<Proc>, pid: i32) -> Result<bool,
                 Pagemap::open(pid).map_err(|error| Broken(format!("its memory cannot be looked at: {error}")))?;
             let touched = |at, _| pagemap.is_present(at).unwrap_or(false);
             let Inherited { changes, had, .. } = &inherited;
-            with_core(shared, |core| fork::apply_made(core, proc.id, changes, had, &registered, touched))?;
+            let made = with_core(shared, |core| fork::apply_made(core, proc.id, changes, had, &registered, touched))?;
+            let made = changes.iter().zip(made).filter(|&(_, made)| made);
+            made.for_each(|(change, _)| proc.files.lock().change(*change));
         }
         let gaps = registered.gaps(0, ADDRESSES);
         for &(start, end) in &gaps {

@@ -66,7 +66,9 @@ enum State {
     None,
     Held(Lease),
     /// It is about to be given back: no mapping is added any more.
-    Ends(Lease),
+    Ends {
+        _kept: Lease,
+    },
 }
 
 impl Leased {
@@ -81,21 +83,13 @@ impl Leased {
         let mut state = self.0.lock();
         match std::mem::take(&mut *state) {
             State::Held(lease) if lease.is_wanted() => {
-                *state = State::Ends(lease);
+                *state = State::Ends { _kept: lease };
                 true
             }
             other => {
                 *state = other;
                 false
             }
-        }
-    }
-
-    /// The lease is not given back now.
-    fn stays(&self) {
-        let mut state = self.0.lock();
-        if let State::Ends(lease) = std::mem::take(&mut *state) {
-            *state = State::Held(lease);
         }
     }
 
@@ -155,7 +149,7 @@ pub fn take(desk: &Arc<Desk>, file: &MappedFile) -> Option<()> {
     let waiter = (*desk.shared.files.waiter.get_or_init(|| start(desk)))?;
     let mut state = file.leased.0.lock();
     match *state {
-        State::Ends(_) => return None,
+        State::Ends { .. } => return None,
         State::Held(_) => {}
         State::None => *state = State::Held(Lease::take(file.file.as_fd(), waiter).ok()?),
     }
@@ -183,26 +177,28 @@ fn start(desk: &Arc<Desk>) -> Option<i32> {
 }
 
 /// Gives wanted leases back, each in a thread of its own: a stopped process delays only its own
-/// files. False at the end of the run.
+/// files. If no thread can be made, in this one, after the others. False at the end of the run.
 fn watch(desk: &Weak<Desk>) -> bool {
     let Some(desk) = desk.upgrade() else { return false };
-    for file in desk.shared.files.all() {
-        if file.leased.begins_to_end() {
-            let (desk, at_hand) = (Arc::clone(&desk), Arc::clone(&file));
-            let body = move || give_back(&desk, &at_hand);
-            let begun = std::thread::Builder::new().name("lease".into()).stack_size(256 << 10).spawn(body);
-            if begun.is_err() {
-                // Again at the next check.
-                file.leased.stays();
-            }
-        }
+    let mut wanted = desk.shared.files.all();
+    wanted.retain(|file| file.leased.begins_to_end());
+    let begun = Instant::now();
+    let in_thread = |file: &Arc<MappedFile>| {
+        let (desk, file) = (Arc::clone(&desk), Arc::clone(file));
+        let body = move || release_all(give_back(&desk, &file, begun));
+        std::thread::Builder::new().name("lease".into()).stack_size(256 << 10).spawn(body).is_ok()
+    };
+    wanted.retain(|file| !in_thread(file));
+    for file in wanted {
+        let asked = give_back(&desk, &file, begun);
+        asked.iter().for_each(|asked| finish(&asked.client));
     }
     true
 }
 
-/// All mappings of the file become the kernel's, then somebody may change it.
-fn give_back(desk: &Desk, file: &Arc<MappedFile>) {
-    let begun = Instant::now();
+/// All mappings of the file become the kernel's, then somebody may change it, who waits since
+/// `begun`. Returns who is to be released.
+fn give_back(desk: &Desk, file: &Arc<MappedFile>, begun: Instant) -> Vec<Asked> {
     let until = begun + patience().unwrap_or_default();
     let mut asked: Vec<Asked> = Vec::new();
     loop {
@@ -230,8 +226,21 @@ fn give_back(desk: &Desk, file: &Arc<MappedFile>) {
         }
         std::thread::sleep(if begun.elapsed() < SLOW { POLL } else { SLOW_POLL });
     }
-    asked.iter().for_each(|asked| finish(&asked.client));
     file.leased.end();
+    asked
+}
+
+/// A stub that was frozen or stopped meanwhile answers when it goes on. It keeps calls out from
+/// then until it is released.
+fn release_all(mut asked: Vec<Asked>) {
+    let begun = Instant::now();
+    loop {
+        asked.retain(|asked| !released(&asked.client));
+        if asked.is_empty() {
+            return;
+        }
+        std::thread::sleep(if begun.elapsed() < SLOW { POLL } else { SLOW_POLL });
+    }
 }
 
 /// A client that was asked to keep calls out, and its process.
@@ -465,13 +474,18 @@ mod tests {
 
     #[test]
     fn a_stub_that_answers_late_is_released_then() {
-        let (late, stub) = asked(Progress::Asked);
-        let client = Arc::clone(&late.client);
-        let mut all = vec![late];
-        release_others(&mut all, &[]);
-        assert!(!was_released(&stub) && all.len() == 1);
-        client.answers.note(&FromStub { kind: HOLD, ..FromStub::default() });
-        finish(&client);
-        assert!(was_released(&stub) && matches!(*client.progress.lock(), Progress::Idle));
+        for late_ms in [0, 1500] {
+            let (late, stub) = asked(Progress::Asked);
+            let client = Arc::clone(&late.client);
+            let mut all = vec![late];
+            release_others(&mut all, &[]);
+            assert!(!was_released(&stub) && all.len() == 1);
+            let releases = std::thread::spawn(move || release_all(all));
+            // It was stopped meanwhile.
+            std::thread::sleep(Duration::from_millis(late_ms));
+            client.answers.note(&FromStub { kind: HOLD, ..FromStub::default() });
+            releases.join().unwrap();
+            assert!(was_released(&stub) && matches!(*client.progress.lock(), Progress::Idle));
+        }
     }
 }

@@ -176,6 +176,7 @@ fn start(mut config: Config) -> Result<Arc<control::Desk>, (String, i32)> {
         fork_events,
         ended: Lock::new(None),
         netns_fallback: netns_fallback::NetnsFallback::new(&config.fallback_dir),
+        launcher_ended: false.into(),
         over: false.into(),
         past: Lock::new(Vec::new()),
         detached: Lock::default(),

@@ -163,10 +163,7 @@ impl Drop for Ordinary {
 pub fn run(desk: Arc<Desk>, ready: Sender<()>) {
     // A late sample can let memory exceed the budget. A thread with short slices can still wait for
     // 200 ms: the kernel shares CPUs among sessions and control groups first.
-    let real_time = memfit_os::sched::real_time();
-    if !real_time {
-        memfit_os::sched::ask_short_slices();
-    }
+    let real_time = memfit_os::sched::run_first();
     let Ok(own) = RssReader::open(std::process::id() as i32) else { return };
     let launcher = RssReader::open(desk.config.launcher_pid).ok();
     let now = Instant::now();
@@ -186,7 +183,7 @@ pub fn run(desk: Arc<Desk>, ready: Sender<()>) {
         looks: Looks::default(),
         load: LoadTurns::new(desk.config.turn_ms),
         newest_task: NewestTask::default(),
-        weigher: Weigher::new(&desk.shared),
+        weigher: Weigher::default(),
         desk,
         since: now,
         own,
@@ -368,10 +365,10 @@ impl Monitor {
         }
         let lately = now < self.tight_until;
         let known = &self.desk.shared.budget.tight_lately;
-        if lately && !known.load(Relaxed) {
+        // The flag first: the control thread looks at it after it has opened the socket.
+        if !known.swap(lately, SeqCst) && lately {
             starts::limit(&self.desk);
         }
-        known.store(lately, SeqCst);
         for client in clients.iter().filter(|c| c.forked && c.stage.load(Relaxed) == IDLE) {
             if client.proc.lock().is_some() {
                 let _ordinary = self.as_ordinary_thread();

@@ -32,7 +32,8 @@ impl NetnsFallback {
         let mut listener = self.listener.lock();
         if listener.is_none() {
             DirBuilder::new().mode(0o700).create(&self.dir)?;
-            *listener = Some(seqpacket::listen_at(&socket(&self.dir))?);
+            let made = seqpacket::listen_at(&socket(&self.dir)).inspect_err(|_| remove(&self.dir));
+            *listener = Some(made?);
         }
         Ok(())
     }

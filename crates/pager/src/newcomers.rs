@@ -20,11 +20,15 @@ use memfit_wire::{
     VERSION,
 };
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Most connections that are accepted before the pager looks for other work.
 const ACCEPTED_AT_ONCE: usize = 64;
+/// Time for which processes of another user are accepted before that: to find out that one is not
+/// in the tree takes long if it is below thousands of others.
+const OTHERS_TAKE: Duration = Duration::from_millis(2);
 /// Most connections that have said nothing yet.
 const PENDING_MAX: usize = 256;
 /// Such a connection is dropped after this time: a peer says at once what it wants, unless it is
@@ -117,7 +121,7 @@ impl Newcomers {
     /// read from them. Accepts few at a time: another user who connects again and again must not
     /// keep the pager from its other work. False if nobody waits any more.
     pub fn accept(&mut self, desk: &Desk, listener: RawFd) -> bool {
-        let heard = self.pending.len();
+        let (heard, begun) = (self.pending.len(), Instant::now());
         let mut more = true;
         for _ in 0..ACCEPTED_AT_ONCE {
             match self.accept_one(desk, listener) {
@@ -126,6 +130,7 @@ impl Newcomers {
                 // One at a time: it can take a moment, while clients wait.
                 Accepted::Full => more = turn_away(desk, listener),
                 Accepted::Nobody => more = false,
+                Accepted::Other if begun.elapsed() > OTHERS_TAKE => {}
                 Accepted::Process(_) | Accepted::Pager | Accepted::Other => continue,
             }
             break;
@@ -140,19 +145,21 @@ impl Newcomers {
 
     /// Accepts new processes until the start socket is closed.
     pub fn accept_new(&mut self, desk: &Desk) {
-        let (heard, listener) = (self.pending.len(), self.starts.listener(desk));
+        let (heard, begun) = (self.pending.len(), Instant::now());
+        let listener = self.starts.listener(desk);
         if listener < 0 {
             return;
         }
         for _ in 0..PENDING_MAX {
             match self.accept_one(desk, listener) {
                 Accepted::Process(pid) => self.starts.accepted(desk, pid),
-                Accepted::Pager | Accepted::Other => {}
+                Accepted::Pager => {}
                 Accepted::Full if self.pending.len() == heard => {
                     turn_away(desk, listener);
                     return;
                 }
-                Accepted::Full | Accepted::Nobody => return,
+                Accepted::Other if begun.elapsed() < OTHERS_TAKE => {}
+                Accepted::Full | Accepted::Nobody | Accepted::Other => return,
             }
             if self.starts.is_closed() {
                 return;
@@ -293,7 +300,8 @@ fn first_message(desk: &Arc<Desk>, Pending { socket, .. }: Pending) {
 }
 
 fn may_join(desk: &Desk, uid: u32, pid: i32) -> bool {
-    may_join_below(desk.config.launcher_pid, uid, pid)
+    let launcher = if desk.launcher_ended.load(Relaxed) { 0 } else { desk.config.launcher_pid };
+    may_join_below(launcher, uid, pid)
 }
 
 /// Processes of another user may join only if they are in the tree, which may have changed its

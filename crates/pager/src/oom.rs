@@ -245,15 +245,16 @@ fn find(shared: &Shared, on_full: OnFull) -> Found {
 
 /// `spared`: those that may not be stopped or killed now. They are protected meanwhile.
 fn find_other(shared: &Shared, on_full: OnFull, spared: &mut Vec<Arc<Proc>>) -> Found {
-    let procs = shared.procs.lock().clone();
     let least = (shared.budget.sizes.budget / PAGE_BYTES / WORTH_PART) as u32;
     loop {
+        // All that the core can choose, which does not change meanwhile.
+        let procs = shared.procs.lock();
         let mut state = shared.lock();
         let Some(victim) = state.core.pick_oom_victim(least) else { return Found::Nobody };
         let of = |id: ProcId| procs.iter().find(|proc| proc.id == id && !proc.removed.load(Relaxed)).cloned();
         let proc = of(victim.proc);
         state.core.protect(victim.proc, true);
-        drop(state);
+        drop((state, procs));
         let Some(proc) = proc else { return Found::Ending(None) };
         let Some(pid) = proc.pid() else {
             spared.push(proc);

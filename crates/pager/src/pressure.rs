@@ -62,18 +62,19 @@ impl Pressure {
         let counts = self
             .counts
             .get_or_insert_with(|| limits::pressure_sources().map(|source| Count { source, waited: None }).collect());
-        for count in counts {
-            let Some(waited) = count.source.waited() else { continue };
-            let percent = count.percent(waited, passed);
-            if percent > SHORT_PERCENT && count.source.is_nearly_used() {
-                if let Some(client) = next_to_leave(shared, clients) {
-                    background::leave(shared, client, TOLD_TO_LEAVE, By::Shortage);
-                    shared.meters.left_for_others.fetch_add(1, Relaxed);
-                    if self.told.insert(client.pid) {
-                        shared.outbox.announce(message(count.source.place(), percent, client));
-                    }
-                }
-                return;
+        // Each is read at each sample: the next one measures from there.
+        let percents: Vec<u64> = counts
+            .iter_mut()
+            .map(|count| count.source.waited().map_or(0, |waited| count.percent(waited, passed)))
+            .collect();
+        let mut all = counts.iter().zip(percents);
+        let short = all.find(|(count, percent)| *percent > SHORT_PERCENT && count.source.is_nearly_used());
+        let Some((count, percent)) = short else { return };
+        if let Some(client) = next_to_leave(shared, clients) {
+            background::leave(shared, client, TOLD_TO_LEAVE, By::Shortage);
+            shared.meters.left_for_others.fetch_add(1, Relaxed);
+            if self.told.insert(client.pid) {
+                shared.outbox.announce(message(count.source.place(), percent, client));
             }
         }
     }
@@ -88,11 +89,12 @@ fn next_to_leave<'a>(shared: &Shared, clients: &'a [Arc<Client>]) -> Option<&'a 
     let mut largest: Option<(u64, &Arc<Client>)> = None;
     for client in clients.iter().filter(|client| is_in_background(client)) {
         let standing = client.standing.load(Relaxed);
+        let is_never_paged = client.stage.load(Relaxed) == REFUSED || client.independent.load(Relaxed);
+        if is_never_paged || client.detaching.load(Relaxed) {
+            continue;
+        }
         if standing == TOLD_TO_LEAVE {
             return None;
-        }
-        if client.stage.load(Relaxed) == REFUSED || client.detaching.load(Relaxed) {
-            continue;
         }
         let mut outside = 0;
         if let Some(proc) = client.proc.lock().clone().filter(|_| standing == BACKGROUND) {

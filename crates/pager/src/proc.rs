@@ -123,6 +123,8 @@ pub enum Gate {
     Held,
     /// The process died.
     Gone,
+    /// Its stub ended inside of a MOVE, and others have its memory.
+    Ended,
 }
 
 /// Why a batch cannot be trusted or a page was not found: the process must die.
@@ -443,8 +445,11 @@ impl Proc {
                 std::hint::spin_loop();
             } else {
                 futex_wait(&ring.gate, seen, Duration::from_millis(20).min(limit));
-                if self.dead.load(Relaxed) || self.uffd.gone() {
+                if self.uffd.gone() {
                     return Gate::Gone;
+                }
+                if self.dead.load(Relaxed) {
+                    return if self.memory_goes() { Gate::Gone } else { Gate::Ended };
                 }
                 if waited() > limit && ring.gate.load(SeqCst) & IN_MOVE != 0 {
                     self.open_gate();

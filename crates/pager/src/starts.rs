@@ -12,7 +12,7 @@ use crate::control::Desk;
 use crate::monitor::ATTACH_BYTES;
 use crate::wake;
 use memfit_os::procfs::{self, RssReader};
-use memfit_os::proctree;
+use memfit_os::proctree::{self, ProcStat};
 use memfit_os::seqpacket::{self, BACKLOG};
 use std::os::fd::{OwnedFd, RawFd};
 use std::sync::atomic::{Ordering::Relaxed, Ordering::SeqCst};
@@ -132,18 +132,18 @@ impl Seen {
         // Its client is younger, or not known yet: one that is older is the program before exec.
         let is_its = |client: &&Arc<Client>| client.pid == pid && client.since > at;
         let client = desk.clients.lock().iter().rfind(is_its).cloned();
-        let cpu = procfs::cpu_clock(pid);
+        let (cpu, stat) = (procfs::cpu_clock(pid), proctree::read_stat(pid));
         let over = match &client {
             Some(client) => client.gone.load(Relaxed) || wake::runs_another(client),
             // Its stub thread may not have said hello yet.
-            None => proctree::read_stat(pid).is_none_or(|stat| stat.is_dead()),
+            None => stat.as_ref().is_none_or(ProcStat::is_dead),
         };
         let is_known = |client: &Client| matches!(client.stage.load(Relaxed), MANAGED | REFUSED);
         Seen {
             since: at.elapsed(),
             over: over || cpu.is_none(),
             known: client.as_ref().is_some_and(|client| is_known(client)),
-            sleeps: procfs::task_state(pid, pid) == Some('S'),
+            sleeps: stat.is_some_and(|stat| stat.state == 'S'),
             cpu: cpu.unwrap_or_default(),
             anon: RssReader::open(pid).and_then(|rss| rss.read()).map_or(0, |rss| rss.anon),
         }

@@ -202,9 +202,9 @@ fn make_thread(
     first: &mut Option<Asked>,
 ) -> Result<(), Hindrance> {
     let mut threads = procfs::tasks(client.pid);
-    let first_tid = first.as_ref().map(Asked::tid);
+    let first_is_asked = first.is_some();
     let rank = |&tid: &i32| match procfs::task_state(client.pid, tid) {
-        _ if first_tid == Some(tid) => 0,
+        _ if first_is_asked && tid == client.pid => 0,
         Some('R') => 1,
         Some('S') if tid == client.pid => 2,
         Some('S') => 3,
@@ -229,7 +229,7 @@ fn make_thread(
         }
         let (waker, sleeper, begun) = (Arc::clone(desk), Arc::clone(client), Instant::now());
         let held = move || is_held(&waker, &sleeper, begun);
-        let asked = first.take_if(|first| first.tid() == tid);
+        let asked = first.take_if(|_| tid == client.pid);
         let asked = asked.map_or_else(|| Asked::to_stop(&desk.wakers, (client.pid, tid)), Ok);
         match asked.and_then(|asked| asked.call(call, held)) {
             Ok(_) => return Ok(()),

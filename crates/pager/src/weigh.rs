@@ -9,7 +9,6 @@
 
 use crate::clients::Client;
 use crate::locks::{rank, Lock};
-use crate::state::Shared;
 use memfit_os::procfs;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{self, Sender};
@@ -116,7 +115,7 @@ pub fn faults(client: &Client) -> Option<Faults> {
 }
 
 /// Measures a process. `forks`: there are fork relatives.
-fn weigh(shared: &Shared, client: &Client, forks: bool) {
+fn weigh(client: &Client, forks: bool) {
     let proc = client.proc.lock().clone();
     let unmanaged = proc.as_ref().filter(|proc| proc.family.has_unknown_sharers());
     let Ok(rss) = client.rss.read() else {
@@ -124,9 +123,9 @@ fn weigh(shared: &Shared, client: &Client, forks: bool) {
         return;
     };
     let mut shmem = client.rss.shmem();
-    if proc.is_some() {
-        // The stub maps staging as well, which counts once, elsewhere.
-        shmem = shmem.saturating_sub(shared.budget.sizes.staging);
+    if let Some(identity) = proc.as_ref().and_then(|proc| proc.identity.get()) {
+        // The stub maps its part of staging as well, which counts once, elsewhere.
+        shmem = shmem.saturating_sub(identity.segment.allocated_bytes());
     }
     let asks = shmem > SHMEM_SHARED || (forks && rss.anon > LEAST) || unmanaged.is_some();
     // The faults first: what is copied meanwhile counts twice, and not never.
@@ -159,8 +158,8 @@ struct Job {
 }
 
 /// The thread that measures, made when it is first needed.
+#[derive(Default)]
 pub struct Weigher {
-    shared: Arc<Shared>,
     jobs: Option<Sender<Job>>,
     state: Arc<State>,
 }
@@ -175,10 +174,6 @@ struct State {
 }
 
 impl Weigher {
-    pub fn new(shared: &Arc<Shared>) -> Weigher {
-        Weigher { shared: Arc::clone(shared), jobs: None, state: Arc::default() }
-    }
-
     /// A measurement is under way.
     pub fn is_busy(&self) -> bool {
         self.state.busy.load(Relaxed)
@@ -217,25 +212,25 @@ impl Weigher {
             None => Some(job),
         };
         if let Some(job) = left {
-            work(&self.shared, &self.state, &job);
+            work(&self.state, &job);
         }
     }
 
     fn begin(&self) -> Option<Sender<Job>> {
         let (jobs, inbox) = mpsc::channel();
-        let (shared, state) = (Arc::clone(&self.shared), Arc::clone(&self.state));
+        let state = Arc::clone(&self.state);
         let body = move || {
             memfit_os::sched::ask_short_slices();
-            inbox.iter().for_each(|job| work(&shared, &state, &job));
+            inbox.iter().for_each(|job| work(&state, &job));
         };
         std::thread::Builder::new().name("weigh".into()).stack_size(128 << 10).spawn(body).ok()?;
         Some(jobs)
     }
 }
 
-fn work(shared: &Shared, state: &State, job: &Job) {
+fn work(state: &State, job: &Job) {
     let begun = Instant::now();
-    job.clients.iter().for_each(|client| weigh(shared, client, job.forks));
+    job.clients.iter().for_each(|client| weigh(client, job.forks));
     if job.all {
         state.cost.store(begun.elapsed().as_nanos() as u64, Relaxed);
         *state.ended.lock() = Some(Instant::now());

@@ -116,7 +116,9 @@ pub fn enter() {
 
 /// See [`enter`].
 pub fn leave() {
-    if CALLS.fetch_sub(1, Release) == WANTED + 1 {
+    // A signal handler inside of such a call can fork: no call is under way in the child.
+    let one_less = |seen: u32| (seen & !(OPEN | SLEEPER | WANTED) != 0).then(|| seen - 1);
+    if CALLS.fetch_update(Release, Relaxed, one_less) == Ok(WANTED + 1) {
         sys::futex_wake(&CALLS);
     }
 }

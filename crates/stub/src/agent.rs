@@ -80,6 +80,8 @@ global_asm!(
     "test al, al",
     "jnz 3f",
     "xor ebp, ebp",
+    // The program's thread may have been stopped while it copies backwards.
+    "cld",
     "mov rdi, r9",
     "call {main}",
     "ud2",
@@ -146,22 +148,25 @@ pub fn start(forked: bool, token: u64) -> bool {
 /// may have another thread of the program make it at the same moment. Both have the stack that the
 /// greeting named, and one of the two ends before it touches that.
 pub fn make_now() {
-    if !MAKING.swap(true, AcqRel) {
-        make(greeting::is_forked());
+    if !MAKING.swap(true, AcqRel) && !make(greeting::is_forked()) {
+        // Another one may be allowed later.
+        MAKING.store(false, Release);
     }
 }
 
 /// On the stack that is already mapped.
 fn make(forked: bool) -> bool {
     let start = Start::here();
-    // SAFETY: asks for a number.
-    PROCESS.store(unsafe { syscall!(sys::GETPID) } as usize, Relaxed);
     let (all, mut old) = ([u64::MAX], [0u64]);
     // SAFETY: signals are blocked around the clone so that the thread starts with all of them
     // blocked; the new thread gets its own stack and thread pointer and runs `main`.
     unsafe {
         syscall!(sys::SIGPROCMASK, 2, all.as_ptr(), old.as_mut_ptr(), 8);
         let result = memfit_stub_clone(CLONE_FLAGS, start.stack_pointer, start.thread_pointer, usize::from(forked));
+        if result >= 0 {
+            // As the thread does: the caller must not find itself without one.
+            PROCESS.store(syscall!(sys::GETPID) as usize, Relaxed);
+        }
         syscall!(sys::SIGPROCMASK, 2, old.as_ptr(), 0, 8);
         result >= 0
     }
@@ -365,8 +370,10 @@ extern "C" fn main(forked: usize) -> ! {
     // SAFETY: asks for a number.
     PROCESS.store(unsafe { syscall!(sys::GETPID) } as usize, Relaxed);
     // SAFETY: names this thread, then gives it an empty descriptor table (CLOSE_RANGE_UNSHARE = 2).
+    // Its working directory is its own, and would keep a file system from being unmounted.
     let alone = unsafe {
         syscall!(sys::PRCTL, 15, name.as_ptr());
+        syscall!(sys::CHDIR, c"/".as_ptr());
         syscall!(sys::CLOSE_RANGE, 0, u32::MAX, 2)
     };
     if alone < 0 {

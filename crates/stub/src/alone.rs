@@ -129,6 +129,24 @@ pub unsafe fn fork_by(call: impl Fn() -> isize) -> isize {
     }
 }
 
+/// libc's `_Fork` (glibc 2.34): a fork without the handlers of the program's libraries.
+pub static FORK: Next = Next::new(c"_Fork");
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn _Fork() -> i32 {
+    let next = FORK.get();
+    if next == 0 {
+        // SAFETY: sets errno.
+        return unsafe { returned(-38) };
+    }
+    // SAFETY: the symbol is libc's function of this type, which sets errno and makes a child with
+    // its own memory.
+    unsafe {
+        let next = core::mem::transmute::<usize, unsafe extern "C" fn() -> i32>(next);
+        fork_by(|| next() as isize) as i32
+    }
+}
+
 /// Child by clone or clone3 with these flags and this stack, as bubblewrap makes its namespaces.
 ///
 /// # Safety

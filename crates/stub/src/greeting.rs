@@ -99,8 +99,10 @@ pub fn forget() {
 
 /// Whether the calling process (not a vfork child of it) has greeted and has no stub thread.
 pub fn has_greeted() -> bool {
+    let process = PROCESS.load(Relaxed);
+    // A filter can forbid this call to a process that was detached.
     // SAFETY: asks for a number.
-    PROCESS.load(Relaxed) == unsafe { syscall!(sys::GETPID) } as usize && !agent::is_there()
+    process != 0 && process == unsafe { syscall!(sys::GETPID) } as usize && !agent::is_there()
 }
 
 fn say(connection: i32, start: &Start, flags: u32) -> bool {

@@ -17,6 +17,7 @@ mod access;
 mod advice;
 mod agent;
 mod alone;
+mod bytes;
 mod confine;
 mod detach;
 mod exec;

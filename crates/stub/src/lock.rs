@@ -6,6 +6,7 @@
 //! it is touched, and stays then.
 
 use crate::exec::returned;
+use crate::map;
 use crate::sys::{self, syscall};
 use core::sync::atomic::{AtomicUsize, Ordering::*};
 
@@ -29,7 +30,12 @@ unsafe extern "C" fn mlockall(flags: i32) -> i32 {
     // SAFETY: locks memory as the program asks; unlocks a mapping of ours; sets errno.
     unsafe {
         if bytes == 0 || flags & CURRENT == 0 || flags & !(CURRENT | FUTURE | ON_FAULT) != 0 {
-            return returned(syscall!(sys::MLOCKALL, flags));
+            let result = syscall!(sys::MLOCKALL, flags);
+            if result == 0 && flags & (CURRENT | FUTURE) == FUTURE {
+                // The reservation is not locked, and so would be what is given out of it.
+                map::close();
+            }
+            return returned(result);
         }
         let mut result = syscall!(sys::MLOCKALL, CURRENT | ON_FAULT);
         syscall!(sys::MUNLOCK, WINDOW.load(Relaxed), bytes);

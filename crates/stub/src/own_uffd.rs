@@ -1,6 +1,6 @@
 //! Programs with a userfaultfd of their own: the pager first unregisters the range for them.
 
-use crate::exec::returned;
+use crate::exec::{returned, Next};
 use crate::socket;
 use crate::sys::{self, syscall};
 use memfit_wire::uffd::UFFDIO_REGISTER;
@@ -32,8 +32,20 @@ pub unsafe fn control(fd: usize, request: usize, argument: usize) -> isize {
     result
 }
 
+/// The next function of that name: that of libc, or of another preloaded library, which may have
+/// made the descriptor.
+pub static IOCTL: Next = Next::new(c"ioctl");
+
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ioctl(fd: i32, request: usize, argument: usize) -> i32 {
-    // SAFETY: as in `control`; sets errno.
-    unsafe { returned(control(fd as usize, request, argument)) }
+    type Ioctl = unsafe extern "C" fn(i32, usize, usize) -> i32;
+    let next = if request as u32 == UFFDIO_REGISTER as u32 { 0 } else { IOCTL.get() };
+    // SAFETY: the symbol is a function of this type; forwards what the caller answers for; sets
+    // errno.
+    unsafe {
+        match next {
+            0 => returned(control(fd as usize, request, argument)),
+            next => core::mem::transmute::<usize, Ioctl>(next)(fd, request, argument),
+        }
+    }
 }

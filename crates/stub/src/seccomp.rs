@@ -13,7 +13,7 @@
 //! makes the stub fail, which ends it.
 
 use crate::confine::Change;
-use crate::exec::returned;
+use crate::exec::{returned, Next};
 use crate::sys::{self, PAGE_BYTES};
 use crate::{access, advice, agent, alone, confine, detach, file_map, fills, greeting, map, own_uffd};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -103,6 +103,7 @@ const START: &[Call] = &[
     Call(sys::SIGPROCMASK, [2, AT, AT, 8, 0, 0], false),
     Call(sys::CLONE, [memfit_wire::CLONE_FLAGS, AT, 0, 0, AT, 0], false),
     Call(sys::PRCTL, [15, AT, 0, 0, 0, 0], true),
+    Call(sys::CHDIR, [AT, 0, 0, 0, 0, 0], true),
     call(sys::CLOSE_RANGE, [0, u32::MAX as usize, 2]),
     call(sys::SOCKET, [1, 0o2000005, 0]),
     call(sys::CONNECT, [FD, AT, 40]),
@@ -305,7 +306,23 @@ unsafe extern "C" fn prctl(option: i32, a: usize, b: usize, c: usize, d: usize) 
     unsafe { returned(by_prctl(option as usize, a, b, c, d)) }
 }
 
-/// libc's function, except for the calls below. Like libc's it always reads six arguments.
+/// The next function of that name: that of libc, or of another preloaded library.
+pub static SYSCALL: Next = Next::new(c"syscall");
+
+unsafe fn next_syscall(number: usize, args: [usize; 6]) -> isize {
+    type Syscall = unsafe extern "C" fn(usize, usize, usize, usize, usize, usize, usize) -> isize;
+    let [a, b, c, d, e, f] = args;
+    // SAFETY: the symbol is a function of this type; forwards what the caller answers for; sets
+    // errno.
+    unsafe {
+        match SYSCALL.get() {
+            0 => as_libc(sys::call(number, args)),
+            next => core::mem::transmute::<usize, Syscall>(next)(number, a, b, c, d, e, f),
+        }
+    }
+}
+
+/// As the next function, except for the calls below. Like libc's it always reads six arguments.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn syscall(number: usize, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> isize {
     // SAFETY: forwards what the caller answers for; sets errno.
@@ -346,11 +363,17 @@ unsafe extern "C" fn syscall(number: usize, a: usize, b: usize, c: usize, d: usi
             sys::FORK => alone::fork_by(|| sys::call(number, [0; 6])),
             sys::MADVISE => advice::advise(a, b, c as i32),
             sys::PROCESS_MADVISE => advice::advise_process(a, b, c, d, e),
-            _ => sys::call(number, [a, b, c, d, e, f]),
+            _ => return next_syscall(number, [a, b, c, d, e, f]),
         };
-        match result {
-            -4095..=-1 => returned(result) as isize,
-            result => result,
-        }
+        as_libc(result)
+    }
+}
+
+/// The result of libc's function; sets errno.
+unsafe fn as_libc(result: isize) -> isize {
+    match result {
+        // SAFETY: sets errno.
+        -4095..=-1 => unsafe { returned(result) as isize },
+        result => result,
     }
 }

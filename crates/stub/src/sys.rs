@@ -137,6 +137,7 @@ pub const CLOSE: usize = 3;
 pub const STAT: usize = 4;
 pub const NEWFSTATAT: usize = 262;
 pub const STATX: usize = 332;
+pub const CHDIR: usize = 80;
 pub const CLOSE_RANGE: usize = 436;
 
 /// Calls by which a thread gives up rights: setuid, setgid, setreuid, setregid, setgroups,
@@ -162,16 +163,18 @@ pub fn map_private(place: &AtomicUsize, bytes: usize) -> Option<usize> {
     Some(at as usize)
 }
 
-/// Where the stub's mappings begin: far from where the kernel puts the program, its libraries and
-/// its mappings, whose holes must stay holes. Sanitizers reserve what they need of these addresses
-/// before the stub's constructor runs.
-const FAR: usize = 0x6400_0000_0000;
+/// Where the stub's mappings begin: below where the kernel puts the program's libraries and its
+/// mappings, whose holes must stay holes. ThreadSanitizer and MemorySanitizer refuse mappings of
+/// others at most addresses. They allow those of the kernel's mappings, from 0x7e80_0000_0000 on
+/// (compiler-rt, tsan_platform.h and msan.h). The kernel begins between 0x7eff_ffff_f000 and the
+/// end, and downwards (`mmap_base` with 28 random bits).
+const FAR: usize = 0x7e90_0000_0000;
 
 /// An address for a mapping of the stub, which the kernel takes if it is free. It is as random as
 /// the addresses of the stack and this library.
 fn far(place: &AtomicUsize) -> usize {
     let here = core::ptr::from_ref(&place) as usize ^ (core::ptr::from_ref(place) as usize) << 16;
-    FAR + (here.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 36) * PAGE_BYTES
+    FAR + (here.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 38) * PAGE_BYTES
 }
 
 /// Makes a new mapping, and returns its address or `-errno`. The mapping is empty and not locked,

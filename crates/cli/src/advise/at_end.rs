@@ -5,7 +5,7 @@ use super::subject::Subject;
 use super::words::text;
 use super::{advise, Options};
 use crate::args::RunArgs;
-use crate::errors::Failure;
+use crate::errors::{tell, Failure};
 use crate::output::{OutputFile, RecordFile};
 use memfit_os::process::write_stderr;
 use std::fs::File;
@@ -65,7 +65,7 @@ impl AtEnd {
             // The user does not know a file of that name.
             let own = recording.as_ref().map_or_else(String::new, |_| format!("{path}: "));
             let why = failure.message.strip_prefix(&own).unwrap_or(&failure.message);
-            eprintln!("memfit: --advise: no advice can be given: {why}");
+            tell(&format!("--advise: no advice can be given: {why}"));
         }
     }
 }

@@ -92,6 +92,27 @@ fn names_that_are_not_utf8() {
     same(&bench, "./program", FORKS);
 }
 
+/// Sanitizers refuse mappings of others where their shadow memory is.
+#[test]
+fn programs_built_with_a_sanitizer() {
+    let Some(bench) = Bench::new("sanitizers", &["gcc"]) else { return };
+    bench.file("pages.h", include_str!("../workloads/pages.h"));
+    for (option, before) in [("thread", ""), ("address", "ASAN_OPTIONS=verify_asan_link_order=0 "), ("undefined", "")] {
+        let compiler = ["gcc", &format!("-fsanitize={option}")];
+        let Some(_) = bench.compile(&compiler, "program", include_str!("../workloads/sanitized.c")) else { continue };
+        let line = format!("{before}./program");
+        let plain = bench.plain(&line);
+        if plain.code != Some(0) {
+            skip(&bench.name, &format!("{option}: it fails without memfit, too: {}", plain.err));
+            continue;
+        }
+        let (ran, stats) = bench.managed(&line, 20 << 20);
+        assert_contents_eq!((ran.code, &*ran.out), (Some(0), &b"0 wrong\n"[..]), "{option}: {}", ran.err);
+        let evicted = stats.number("/evictions/pages");
+        assert!(ran.err.is_empty() && evicted >= 1000, "{option}: {evicted} pages were evicted: {}", ran.err);
+    }
+}
+
 /// A process has no stub thread before it is paged, and loses it where it must have one thread.
 #[test]
 fn a_process_of_one_thread() {

@@ -3,6 +3,7 @@
 //! it with the reason.
 
 use crate::support::contents::assert_contents_eq;
+use crate::support::known::program;
 use crate::support::process::Ran;
 use crate::support::stats::Stats;
 use crate::support::{memfit_command, say, skip, Bench, FORKS};
@@ -321,6 +322,19 @@ fn filters_of_programs() {
 fn filters_of_an_ordinary_users_programs() {
     let Some(bench) = ordinary("ordinary_filters") else { return };
     filters(&bench);
+}
+
+/// Another thread unmaps and drops pages of a file while all that are missing are brought back.
+#[test]
+fn a_detach_ends_while_a_file_is_unmapped() {
+    let Some(bench) = program("unmaps", include_str!("../workloads/unmaps.c")) else { return };
+    let line = "./program data 48 4";
+    let plain = text(&bench.plain(line));
+    assert_eq!(plain, "child: 0\n".repeat(4));
+    let (ran, stats) = bench.managed_with(&["--files"], line, 96 << 20);
+    assert_contents_eq!((ran.code, text(&ran)), (Some(0), plain), "{}\n{:#}", ran.err, stats.json);
+    assert!(ran.err.contains(FILTERED) && ran.err.lines().count() == 1, "{}", ran.err);
+    assert!(stats.number("/files/read_bytes") > 96 << 20, "the missing pages were read: {:#}", stats.json);
 }
 
 /// A container engine's filter around memfit forbids userfaultfd(2); /dev/userfaultfd is open, or

@@ -81,6 +81,20 @@ fn a_preload_that_replaces_the_stub() {
     assert!(stats.number("/peak/total_bytes") > 8 << 20, "{:#}", stats.json);
 }
 
+/// Another preloaded library answers calls that the stub sees first.
+#[test]
+fn a_preloaded_library_of_the_users() {
+    let Some(bench) = Bench::new("other_preload", &["gcc"]) else { return };
+    let source = include_str!("../workloads/intercepts.c");
+    let Some(library) = bench.compile(&["gcc", "-shared", "-fPIC"], "intercepts.so", source) else { return };
+    let Some(_) = bench.compile(&["gcc", "-DPROGRAM"], "program", source) else { return };
+    // The bench takes that variable out of the environment.
+    let mut command = Command::new("env");
+    command.arg(format!("LD_PRELOAD={}", library.display())).arg(memfit()).arg("run");
+    let (ran, _) = bench.managed_by(command, "./program", BUDGET);
+    assert_contents_eq!((ran.code, &*ran.out), (Some(0), &b"42 77\n"[..]), "{}", ran.err);
+}
+
 /// Runs the program. When it is paged, calls `look` with its process number, a cold address and the
 /// byte there; then the program ends. `right` judges the result of `look` after all has ended.
 fn attached<T>(name: &str, tool: &str, look: impl Fn(&Bench, [&str; 3]) -> T, right: impl Fn(T)) {

@@ -2,6 +2,7 @@
 //! pager frees what they had.
 
 use crate::support::contents::{assert_contents, assert_contents_eq};
+use crate::support::known::program;
 use crate::support::stats::live;
 use crate::support::tree::{eventually, Tree};
 use crate::support::{memfit, memfit_command, say, skip, Bench, FORKS, ONE, PYTHON, SEVERAL};
@@ -141,6 +142,19 @@ fn daemons_outlive_the_command() {
 fn daemons_of_an_ordinary_user() {
     let Some(bench) = Bench::ordinary("ordinary_daemon", &["gcc"]) else { return };
     daemon(&bench);
+}
+
+/// A process that the pager cannot reach runs on when the command and the pager have ended.
+#[test]
+fn daemons_out_of_reach_outlive_the_pager() {
+    if memfit_os::process::effective_uid() != 0 {
+        return skip("daemons_out_of_reach_outlive_the_pager", "only root may enter a network namespace");
+    }
+    let Some(bench) = program("daemon_out_of_reach", include_str!("../workloads/filtered.c")) else { return };
+    let (ran, _) = bench.managed("./program network exec wait fill check > said 2>&1 &", 64 * MIB);
+    assert_eq!((ran.code, &*ran.err), (Some(0), ""));
+    let said = || fs::read_to_string(bench.directory.join("said")).unwrap_or_default();
+    eventually("the daemon is done", || said() == "network: 0\nwrong: 0\n");
 }
 
 /// Processes outside of the tree that have its environment outlive the run: a small one alone, a
@@ -326,7 +340,10 @@ fn core_dumps_are_told() {
     assert!(stats.number("/evictions/pages") > 1000, "{:#}", stats.json);
     let told = ran.err.starts_with("memfit: the core dump of process ") && ran.err.lines().count() == 1;
     assert!(told, "{}", ran.err);
-    let dump = fs::read(cores().next().expect("a core dump").path()).unwrap();
+    let core = cores().next().expect("a core dump");
+    let bytes = core.metadata().unwrap().len();
+    assert!(bytes < 200 << 20, "it has {bytes} bytes: mappings of memfit are in it");
+    let dump = fs::read(core.path()).unwrap();
     // The program's bytes count up, modulo 251. A few differ at the beginning of each page.
     let is_whole = |page: &&[u8]| page[32..].windows(2).all(|b| b[1] == ((u16::from(b[0]) + 1) % 251) as u8);
     let (whole, empty) = (

@@ -43,8 +43,9 @@ pub fn due(fresh: Vec<Range>, most: u64, is_registered: impl Fn(u64) -> bool) ->
 /// `mappings` are those of now, read after the pages were seen. A mapping is registered as a whole
 /// or not at all, so `is_registered` is asked about one of its present pages; one that is
 /// registered now was so when its pages were seen. A mapping without a present page is trusted:
-/// there is nothing to evict. `present` must have no page that the core knows: a batch could take
-/// it before the question. All are in order of address.
+/// there is nothing to evict, and the question would mark it as one with pages (`anon_vma`), so
+/// that a core dump would have all of it. `present` must have no page that the core knows: a batch
+/// could take it before the question. All are in order of address.
 pub fn confirmed(
     mappings: impl Iterator<Item = Range>,
     fresh: &[Range],

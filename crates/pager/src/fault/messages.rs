@@ -5,7 +5,7 @@ use super::{End, Server, Waiting, FORK_POLL, GATE_HELD, QUICK_ROUNDS, STRAY_WAIT
 use crate::fork_children;
 use crate::locks::Held;
 use crate::mutant::{off, Rule};
-use crate::proc::{Broken, Gate, Io, Proc};
+use crate::proc::{Broken, Io, Proc};
 use crate::state::Shared;
 use memfit_core::driver::fork_changes::Change;
 use memfit_core::driver::order::{Event, Now, Pages, Resolved};
@@ -56,10 +56,8 @@ impl Server {
         let proc = Arc::clone(&self.proc);
         let mut io = proc.io.lock();
         let gated = io.busy && !off(Rule::Gate);
-        match if gated { proc.close_gate_within(GATE_HELD) } else { Gate::Closed } {
-            Gate::Closed => {}
-            Gate::Held => return self.read_faults(waiting, io),
-            Gate::Gone => return Err(End::Gone),
+        if gated && !proc.close_gate_within(GATE_HELD).is_closed()? {
+            return self.read_faults(waiting, io);
         }
         let result = self.read_all(waiting, &mut io);
         if gated {
@@ -97,10 +95,8 @@ impl Server {
         // stub has left its MOVE.
         let said = format!("{:?} came while its stub was stopped inside of a move", strays[0]);
         strays.into_iter().for_each(|event| self.order.push(event));
-        match self.proc.close_gate_within(STRAY_WAITS) {
-            Gate::Closed => {}
-            Gate::Held => return Err(Broken(said).into()),
-            Gate::Gone => return Err(End::Gone),
+        if !self.proc.close_gate_within(STRAY_WAITS).is_closed()? {
+            return Err(Broken(said).into());
         }
         self.proc.collect(&self.shared, &mut io, true)?;
         let read = self.read_all(waiting, &mut io);

@@ -90,8 +90,12 @@ impl Server {
             }
             self.counted += waited;
             // What it has becomes free only when this thread goes.
-            if self.proc.dead.load(Relaxed) || self.proc.uffd.gone() {
+            if self.proc.uffd.gone() {
                 return Err(End::Gone);
+            }
+            // Another process has its memory (vfork), and nothing is evicted from it any more.
+            if self.proc.dead.load(Relaxed) {
+                return Ok(true);
             }
             let (readable, _) = poll2(self.proc.uffd.as_raw_fd(), -1, 0);
             if readable {

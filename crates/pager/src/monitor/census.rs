@@ -10,10 +10,11 @@ use crate::state::Shared;
 use crate::wake;
 use crate::weigh;
 use memfit_os::procfs::{self, RssReader};
-use memfit_os::proctree;
+use memfit_os::proctree::{self, ProcStat};
 use memfit_os::signal_probe;
 use memfit_wire::{Command, ALL_ENDED};
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -127,10 +128,30 @@ impl Monitor {
 
     /// The launcher's group-signal probe, which has no memory of its own. A program can have its
     /// name.
-    fn is_signal_probe(&self, process: &proctree::ProcStat) -> bool {
+    fn is_signal_probe(&self, process: &ProcStat) -> bool {
         let launcher = self.desk.config.launcher_pid;
         let file = |pid: i32| std::fs::read_link(format!("/proc/{pid}/exe")).ok();
         process.comm == signal_probe::NAME && process.ppid == launcher && file(process.pid) == file(launcher)
+    }
+
+    /// The processes of the tree without those that are `known`, which are clients. When the
+    /// launcher has ended, those below clients and below processes without a stub.
+    fn others(&self, known: &HashSet<i32>) -> io::Result<Vec<ProcStat>> {
+        let below = |root| proctree::descendants_by_lists(root, |pid| known.contains(&pid));
+        if !self.desk.launcher_ended.load(Relaxed) {
+            return below(self.desk.config.launcher_pid);
+        }
+        // The size cannot be read of another process with that pid.
+        let unmanaged = self.unmanaged.iter().filter(|(_, unmanaged)| unmanaged.bytes().is_some());
+        let unmanaged: Vec<i32> = unmanaged.map(|(&pid, _)| pid).collect();
+        let mut found: Vec<ProcStat> = unmanaged.iter().filter_map(|&pid| proctree::read_stat(pid)).collect();
+        for &root in known.iter().chain(&unmanaged) {
+            found.extend(below(root)?);
+        }
+        found.retain(|process| !process.is_dead() && !known.contains(&process.pid));
+        found.sort_unstable_by_key(|process| process.pid);
+        found.dedup_by_key(|process| process.pid);
+        Ok(found)
     }
 
     /// Returns who may have the memory of a client, as pairs of pids: the client, the other one.
@@ -138,7 +159,7 @@ impl Monitor {
     fn find_unmanaged(&mut self, clients: &[Arc<Client>]) -> Option<Vec<(i32, i32)>> {
         let served = clients.iter().filter(|client| !client.gone.load(Relaxed)).map(|client| client.pid);
         let known: HashSet<i32> = served.chain([std::process::id() as i32]).collect();
-        let others = proctree::descendants_by_lists(self.desk.config.launcher_pid, |pid| known.contains(&pid)).ok()?;
+        let others = self.others(&known).ok()?;
         crate::forks::forget_lost(&self.desk.shared, &others);
         let (mut names, mut children) = (Vec::new(), Vec::new());
         let (mut seen, mut sharers) = (HashMap::new(), Vec::new());

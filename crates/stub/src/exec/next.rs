@@ -247,9 +247,20 @@ static CONSTRUCTOR: extern "C" fn() = find_all;
 /// Looks all functions up at the start: dlsym takes locks, which a vfork child or a signal handler
 /// must not.
 extern "C" fn find_all() {
-    for next in
-        [&EXECVE, &EXECV, &EXECVP, &EXECVPE, &FEXECVE, &SPAWN, &SPAWNP, &crate::alone::CLONE, &crate::threads::CREATE]
-    {
+    for next in [
+        &EXECVE,
+        &EXECV,
+        &EXECVP,
+        &EXECVPE,
+        &FEXECVE,
+        &SPAWN,
+        &SPAWNP,
+        &crate::alone::CLONE,
+        &crate::alone::FORK,
+        &crate::threads::CREATE,
+        &crate::own_uffd::IOCTL,
+        &crate::seccomp::SYSCALL,
+    ] {
         next.get();
     }
     crate::fills::find_all();
