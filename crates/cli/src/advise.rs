@@ -49,6 +49,8 @@ pub struct Options<'a> {
     pub simulated: Simulated,
     /// Candidates; the first one is advised unless another is clearly better.
     pub schemes: Vec<Arc<Scheme>>,
+    /// The name or file of each, as for `-s`.
+    pub names: Vec<String>,
     /// Costs of the operations in RAM.
     pub costs: Arc<CostTable>,
     /// Device of the swap tier.
@@ -80,7 +82,7 @@ impl<'a> Options<'a> {
             }
             schemes.push(Arc::new(scheme));
         }
-        Ok(Options { simulated: simulated.clone(), schemes, costs, device, toml })
+        Ok(Options { simulated: simulated.clone(), schemes, names, costs, device, toml })
     }
 }
 

@@ -414,13 +414,13 @@ impl Launcher {
     /// Ends the pager, or leaves it with a guard if processes still need it. Returns whether the
     /// pager is no longer needed.
     fn leave(mut self, plan: &Plan, socket_name: String) -> bool {
-        if plan.advise && !self.tree().is_empty() {
-            self.say("--advise: no advice is given, as processes of the run live on, and so does its recording");
-        }
         let single_threaded = self.messages.take().is_none_or(Messages::finish);
         let tree = self.tree();
         if tree.is_empty() && !self.others_are_served() {
             return true; // Dropping ends the pager, if it has not ended.
+        }
+        if plan.advise {
+            self.say("--advise: no advice is given, as processes of the run live on, and so does its recording");
         }
         if single_threaded && self.pager_end.is_none() && !self.pager_is_done {
             let watch = Watch {

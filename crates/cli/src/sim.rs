@@ -294,16 +294,19 @@ impl Sim<'_> {
     fn budgets(&self, known: &KnownWorkload) -> Result<Vec<u64>, Failure> {
         let args = self.args;
         let percent = |percent: f64| Size::Percent(percent).resolve(known.footprint * PAGE_BYTES);
-        let budgets: Vec<u64> = match &known.recorded {
+        let no_scheme = !args.scheme.is_empty() && args.scheme.iter().all(|name| Yardstick::of(name).is_some());
+        let least = if no_scheme { PAGE_BYTES } else { BUDGET_MIN };
+        let mut budgets: Vec<u64> = match &known.recorded {
             _ if !args.memory.is_empty() => {
                 args.memory.iter().map(|size| size.resolve(known.footprint * PAGE_BYTES)).collect()
             }
-            _ if args.curve => (1..=CURVE_STEPS).map(|i| percent(10.0 * i as f64)).collect(),
+            _ if args.curve => (1..=CURVE_STEPS).map(|i| percent(10.0 * i as f64).max(least)).collect(),
             Some(RecordingInfo { budget, .. }) => vec![*budget],
-            None => vec![percent(BUDGET_PERCENT)],
+            None => vec![percent(BUDGET_PERCENT).max(least)],
         };
-        let no_scheme = !args.scheme.is_empty() && args.scheme.iter().all(|name| Yardstick::of(name).is_some());
-        let least = if no_scheme { PAGE_BYTES } else { BUDGET_MIN };
+        if args.memory.is_empty() {
+            budgets.dedup();
+        }
         match budgets.iter().find(|&&budget| budget < least) {
             Some(small) => {
                 Err(Failure::usage(format!("-m: {} is too small: at least {}", human(*small), human(least))))

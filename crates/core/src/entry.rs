@@ -106,6 +106,13 @@ pub(crate) struct Packed(pub u32);
 
 /// Largest number in an entry: 2^29 - 1 objects, 2 TiB of pages.
 pub(crate) const ENTRY_NUMBER_MAX: u32 = (1 << 29) - 1;
+/// Largest number of a proof ([`Entry::Quarantined`]); 0 comes after it.
+pub(crate) const EPOCH_MAX: u32 = ENTRY_NUMBER_MAX >> 1;
+
+/// Whether epoch `a` is not after `b`. Epochs that are compared lie near each other.
+pub(crate) fn is_not_after(a: u32, b: u32) -> bool {
+    b.wrapping_sub(a) & EPOCH_MAX <= EPOCH_MAX / 2
+}
 
 impl Packed {
     pub fn new(entry: Entry) -> Packed {

@@ -4,7 +4,7 @@
 
 use crate::core_call::CoreCall;
 use crate::engine::Core;
-use crate::entry::Entry;
+use crate::entry::{is_not_after, Entry, EPOCH_MAX};
 use crate::ids::{AreaId, Page, PageRange, ProcId};
 use alloc::vec::Vec;
 
@@ -146,7 +146,7 @@ impl Core {
         let pages = self.table.quarantined(proc);
         let p = self.table.proc_mut(proc);
         let epoch = p.epoch;
-        p.epoch = (epoch + 1) & (crate::entry::ENTRY_NUMBER_MAX >> 1);
+        p.epoch = (epoch + 1) & EPOCH_MAX;
         (epoch, pages)
     }
 
@@ -167,7 +167,7 @@ impl Core {
     pub fn end_quarantine(&mut self, proc: ProcId, page: Page, epoch: u32, present: bool) {
         self.record(&CoreCall::EndQuarantine { proc, page, epoch, present });
         match self.table.get(proc, page) {
-            Entry::Quarantined(e) if e <= epoch => {
+            Entry::Quarantined(e) if is_not_after(e, epoch) => {
                 self.table.set(proc, page, if present { Entry::Lazy } else { Entry::Untracked });
                 self.counters.unquarantined += 1;
             }

@@ -40,17 +40,8 @@ pub struct Progress {
     pub worked_ns: u64,
     /// Time for which its threads waited for pages, together, ns; not while it was held.
     pub waited_ns: u64,
-    /// Its pages that are outside of memory.
-    pub out_pages: u64,
     /// It is never held.
     pub exempt: bool,
-}
-
-/// A process that is held, and for how long, ms.
-#[derive(Debug, Clone, Copy)]
-struct Held {
-    proc: ProcId,
-    ms: u64,
 }
 
 /// Decides which processes are held.
@@ -59,7 +50,7 @@ pub struct LoadControl {
     /// Length of a turn, ms; 0: nobody is ever held.
     turn_ms: u64,
     /// The one that has waited for longest first.
-    held: Vec<Held>,
+    held: Vec<ProcId>,
     /// Those that went on last, the earliest first.
     released: Vec<ProcId>,
     /// How many may run at a time.
@@ -114,7 +105,7 @@ impl LoadControl {
 
     /// Whether a process is held.
     pub fn holds(&self, proc: ProcId) -> bool {
-        self.held.iter().any(|held| held.proc == proc)
+        self.held.contains(&proc)
     }
 
     /// Whether a process is held now: only then is it of interest how idle the CPUs are.
@@ -129,7 +120,7 @@ impl LoadControl {
 
     /// The process is not held, whatever was decided.
     pub fn forget(&mut self, proc: ProcId) {
-        self.held.retain(|held| held.proc != proc);
+        self.held.retain(|held| *held != proc);
     }
 
     /// How often a process was held.
@@ -142,8 +133,7 @@ impl LoadControl {
     pub fn step(&mut self, ms: u64, idle_percent: u64, all: &[Progress]) {
         self.rest_ms = self.rest_ms.saturating_sub(ms);
         let exists = |proc: &ProcId| all.iter().any(|progress| progress.proc == *proc);
-        self.held.retain(|held| exists(&held.proc));
-        self.held.iter_mut().for_each(|held| held.ms += ms);
+        self.held.retain(exists);
         self.released.retain(exists);
         let least = ms * 1_000_000 / ACTIVE;
         let is_active = |p: &&Progress| !self.holds(p.proc) && p.worked_ns + p.waited_ns >= least;
@@ -173,10 +163,10 @@ impl LoadControl {
         } else if self.in_turn_ms >= self.turn_ms {
             self.end_turn(&running, take_pages);
         } else if self.few_ms >= FEW_MS {
-            self.release(self.most - running.len(), all);
+            self.release(self.most - running.len());
         } else if self.calm_ms >= CHANGE_MS && idle_percent >= IDLE_PERCENT && self.most + 1 < self.too_many {
             self.most += 1;
-            self.release(1, all);
+            self.release(1);
         }
     }
 
@@ -230,20 +220,14 @@ impl LoadControl {
         let chosen: Vec<ProcId> = may.iter().take(count).map(|progress| progress.proc).collect();
         self.released.retain(|proc| !chosen.contains(proc));
         self.count += chosen.len() as u64;
-        self.held.extend(chosen.into_iter().map(|proc| Held { proc, ms: 0 }));
+        self.held.extend(chosen);
         self.start_anew();
     }
 
-    /// So many go on. Those first that have waited for as long as a turn, the longest first; then
-    /// those that lack the fewest pages.
-    fn release(&mut self, count: usize, all: &[Progress]) {
-        let lacks = |proc: ProcId| all.iter().find(|progress| progress.proc == proc).map(|p| p.out_pages);
-        let mut next: Vec<ProcId> = self.held.iter().map(|held| held.proc).collect();
-        let late = self.held.iter().take_while(|held| held.ms >= self.turn_ms).count();
-        next[late..].sort_by_cached_key(|&proc| lacks(proc));
-        next.truncate(count);
-        self.held.retain(|held| !next.contains(&held.proc));
-        self.released.extend(next);
+    /// So many go on, those first that have waited for longest.
+    fn release(&mut self, count: usize) {
+        let count = count.min(self.held.len());
+        self.released.extend(self.held.drain(..count));
         self.start_anew();
         if !self.held.is_empty() {
             return;
@@ -283,7 +267,7 @@ impl LoadControl {
             self.too_many = usize::MAX;
         }
         let next = self.held.len().min(self.most);
-        let go_on: Vec<ProcId> = self.held.drain(..next).map(|held| held.proc).collect();
+        let go_on: Vec<ProcId> = self.held.drain(..next).collect();
         self.hold(running, next);
         self.released.extend(go_on);
     }
@@ -363,8 +347,7 @@ mod tests {
                     }
                     busy += worked_ns;
                     self.work[i] += worked_ns / 1_000_000;
-                    let (out_pages, exempt) = (self.needs[i].saturating_sub(self.has[i]), self.exempt[i]);
-                    all.push(Progress { proc: ProcId(i as u32), worked_ns, waited_ns, out_pages, exempt });
+                    all.push(Progress { proc: ProcId(i as u32), worked_ns, waited_ns, exempt: self.exempt[i] });
                 }
                 self.control.step(STEP, 100 - (busy * 100 / (2 * STEP_NS)).min(100), &all);
             }
@@ -445,23 +428,6 @@ mod tests {
         let at_work: Vec<usize> = (0..64).filter(|&i| !held[i]).take(8).collect();
         machine.run(2, |i, _| at_work.contains(&i));
         assert_eq!(machine.control.held.len(), 8);
-    }
-
-    #[test]
-    fn who_lacks_fewest_pages_goes_on_first_but_not_before_those_that_have_waited_for_a_turn() {
-        let progress =
-            |proc, out_pages| Progress { proc: ProcId(proc), worked_ns: 0, waited_ns: 0, out_pages, exempt: false };
-        let all = [progress(0, 9), progress(1, 5), progress(2, 0), progress(3, 5), progress(4, 7)];
-        let mut control = LoadControl::new(5000);
-        control.held = [(0, 5000), (1, 4900), (2, 400), (3, 300), (4, 200)]
-            .map(|(proc, ms)| Held { proc: ProcId(proc), ms })
-            .into();
-        control.release(4, &all);
-        assert_eq!(control.released, [0, 2, 1, 3].map(ProcId));
-        assert!(control.holds(ProcId(4)));
-        // More than there are, of which one has ended.
-        control.release(4, &all[..4]);
-        assert!(!control.holds_any());
     }
 
     #[test]

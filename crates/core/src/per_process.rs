@@ -274,13 +274,13 @@ impl Core {
     /// Memory is short: begins to reclaim the process in the background, or held, with the most
     /// pages in memory, unless a process leaves already. One in the background that has more
     /// outside than in memory gives its pages like the others (Han et al.,
-    /// `Reclaim_Efficiency_Estimator`, which would kill it). One that is held leaves once: what it
-    /// has then is shared, or cannot leave.
+    /// `Reclaim_Efficiency_Estimator`, which would kill it), and so does one of which nothing left
+    /// the last time. One that is held leaves once: what it has then is shared, or cannot leave.
     pub(crate) fn let_background_leave(&mut self) {
         if self.tunables.scheme.reclaim.per_process == 0 || self.a_process_gives() {
             return;
         }
-        let may_again = |reclaim: ProcessReclaim| reclaim.ended.is_some() && !reclaim.gave_up;
+        let may_again = |reclaim: ProcessReclaim| reclaim.ended.is_some() && !reclaim.gave_up && reclaim.pages > 0;
         let in_background =
             |of: &Process| of.background && of.present_pages > of.out_pages && of.reclaim.is_none_or(may_again);
         let pays =

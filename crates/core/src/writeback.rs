@@ -85,6 +85,9 @@ impl Core {
                 if self.driver.giving && !self.objects.ages.as_ref().is_some_and(|ages| ages.is_old(id)) {
                     break;
                 }
+                if max_bytes == 0 && !self.objects.is_file(id) {
+                    continue;
+                }
                 let runs = self.pool.runs(handle);
                 let len = runs.len();
                 if self.drop_file(id) {

@@ -6,6 +6,7 @@
 //! before it and with the zap after it. It may be evicted, and if it is absent it reads as zeros:
 //! that is [`Entry::Lazy`](crate::Entry::Lazy).
 
+use crate::entry::is_not_after;
 use crate::ids::{Page, PageRange};
 use alloc::{collections::BTreeMap, vec::Vec};
 
@@ -22,7 +23,7 @@ pub(crate) struct ZapPending {
 }
 
 impl ZapPending {
-    /// A REMOVE event of a range was read.
+    /// A REMOVE event of a range was read, in the newest epoch.
     pub fn add(&mut self, range: PageRange, epoch: u32) {
         let (start, end) = (range.first.0, range.end());
         if start >= end {
@@ -33,12 +34,20 @@ impl ZapPending {
         // wrong.
         let full = self.ranges.len() >= RANGES_MAX;
         match self.ranges.range_mut(..start).next_back() {
-            Some((_, last)) if full || *last == (start, epoch) => *last = (end, last.1.max(epoch)),
+            Some((_, last)) if full || *last == (start, epoch) => *last = (end, epoch),
             None if full => {
-                let (_, (next, old)) = self.ranges.pop_first().expect("it is full");
-                self.ranges.insert(start, (next, old.max(epoch)));
+                let (_, (next, _)) = self.ranges.pop_first().expect("it is full");
+                self.ranges.insert(start, (next, epoch));
             }
             _ => _ = self.ranges.insert(start, (end, epoch)),
+        }
+        // A range that was cut out of another one leaves two.
+        while self.ranges.len() > RANGES_MAX {
+            let (Some((first, (_, one))), Some((_, (end, other)))) = (self.ranges.pop_first(), self.ranges.pop_first())
+            else {
+                return;
+            };
+            self.ranges.insert(first, (end, if is_not_after(one, other) { other } else { one }));
         }
     }
 
@@ -65,13 +74,13 @@ impl ZapPending {
 
     /// All threads have left the calls of this epoch and of those before it.
     pub fn over(&mut self, epoch: u32) {
-        self.over = self.over.max(Some(epoch));
+        self.over = self.over.filter(|&over| is_not_after(epoch, over)).or(Some(epoch));
     }
 
     /// Forgets the ranges of proved epochs.
     pub fn end(&mut self) {
         if let Some(epoch) = self.over.take() {
-            self.ranges.retain(|_, d| d.1 > epoch);
+            self.ranges.retain(|_, d| !is_not_after(d.1, epoch));
         }
     }
 
@@ -83,6 +92,7 @@ impl ZapPending {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::entry::EPOCH_MAX;
 
     fn range(first: u64, pages: u64) -> PageRange {
         PageRange { first: Page(first), pages }
@@ -118,5 +128,25 @@ mod tests {
             assert!(zap_pending.of(Page(page + 1)).is_some_and(|epoch| epoch >= i as u32), "page {page}");
         }
         assert_eq!(zap_pending.of(Page(0)), Some(9000));
+        // Each of these leaves two parts of the large one.
+        zap_pending.add(range(1 << 20, 100_000), 9001);
+        (0..100).for_each(|i| zap_pending.add(range((1 << 20) + i * 1000 + 500, 1), 9002));
+        assert!(zap_pending.ranges.len() <= RANGES_MAX);
+        let large = |page: &u64| zap_pending.of(Page((1 << 20) + page)) >= Some(9001 + u32::from(page % 1000 == 500));
+        assert_eq!((0..100_000).find(|page| !large(page)), None);
+    }
+
+    #[test]
+    fn epochs_begin_anew_at_their_end() {
+        let mut zap_pending = ZapPending::default();
+        zap_pending.add(range(10, 1), EPOCH_MAX);
+        zap_pending.add(range(20, 1), 0);
+        zap_pending.over(EPOCH_MAX);
+        zap_pending.end();
+        assert_eq!([10, 20].map(|page| zap_pending.of(Page(page))), [None, Some(0)], "0 comes after the last one");
+        zap_pending.over(0);
+        zap_pending.over(EPOCH_MAX);
+        zap_pending.end();
+        assert!(zap_pending.is_empty());
     }
 }

@@ -376,6 +376,21 @@ fn a_background_process_with_more_outside_than_in_memory_is_like_the_others() {
     assert_eq!(run.core.process_reclaim(background).map(|done| done.pages), Some(600));
 }
 
+/// It begins to leave again only if something left the last time.
+#[test]
+fn a_background_process_of_which_nothing_leaves_spares_nobody() {
+    let mut run = Run::with_staging(1024);
+    let (background, others) = (run.process(0..300), run.process(1000..3000));
+    (run.stuck, run.parks) = ((0..300).collect(), true);
+    run.core.set_background(background, true);
+    // It gives up after 200 ms without gain.
+    for _ in 0..15 {
+        short(&mut run, Level::BelowLow);
+        run.tick += 10;
+    }
+    assert!(run.left.iter().any(|&(proc, _)| proc == others), "{:?}", run.core.process_reclaim(background));
+}
+
 /// Load control lets it wait: then it touches none of its pages.
 #[test]
 fn a_held_process_leaves_first_and_is_no_victim() {

@@ -132,6 +132,11 @@ impl Client {
         }
     }
 
+    /// Whether it is the fork child of a paged process: pages that it has not may be evicted.
+    pub fn lacks_pages(&self) -> bool {
+        self.has_beacon && (self.proc.lock().is_some() || !self.independent.load(Relaxed))
+    }
+
     /// How many of its `anon` bytes are its own.
     pub fn own(&self, anon: u64) -> u64 {
         let own = self.weighed.lock().own(anon);

@@ -218,12 +218,13 @@ fn serves_others(desk: &Desk) -> bool {
     // A client that is not attached now will never be. The fork child of a paged process needs the
     // pager all the same.
     clients.retain(|client| {
-        client.has_beacon || client.stage.compare_exchange(IDLE, REFUSED, SeqCst, SeqCst).is_err() || {
+        client.lacks_pages() || client.stage.compare_exchange(IDLE, REFUSED, SeqCst, SeqCst).is_err() || {
             say_bye(&client.socket);
             false
         }
     });
-    let attached = |client: &Arc<Client>| client.has_beacon || matches!(client.stage.load(SeqCst), ATTACHING | MANAGED);
+    let attached =
+        |client: &Arc<Client>| client.lacks_pages() || matches!(client.stage.load(SeqCst), ATTACHING | MANAGED);
     let procs = desk.shared.procs.lock().clone();
     clients.iter().any(attached)
         || desk.shared.unnamed.doomed() > 0
@@ -238,10 +239,11 @@ fn launcher_left_in_order(desk: &Arc<Desk>) -> bool {
     desk.ended.lock().is_some()
 }
 
-/// The launcher died: only the pager holds the descriptors, so the tree must end before the pager.
-/// That includes processes without a stub and those whose stub has not said hello yet.
+/// The launcher died, and only the pager holds the descriptors; or it has left, and the run cannot
+/// go on. So the tree must end before the pager. That includes processes without a stub and those
+/// whose stub has not said hello yet.
 fn abandon(desk: &Desk) {
-    desk.shared.ending.store(true, Relaxed);
+    let launcher_died = !desk.shared.ending.swap(true, Relaxed);
     desk.netns_fallback.close();
     let clients: Vec<Arc<Client>> = desk.clients.lock().clone();
     let mut tree: Vec<ProcStat> = clients.iter().filter_map(|client| proctree::read_stat(client.pid)).collect();
@@ -261,7 +263,7 @@ fn abandon(desk: &Desk) {
         quiet = if ended { quiet + 1 } else { 0 };
         std::thread::sleep(Duration::from_millis(3));
     }
-    if killed {
+    if killed && launcher_died {
         // The pager shares standard error with the launcher, which cannot write there any more.
         process::write_stderr("memfit: the launcher died; the command and all that it started were killed\n");
     }

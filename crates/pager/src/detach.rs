@@ -165,8 +165,7 @@ fn detach(desk: &Desk, client: &Client, why: Why) {
     let managed = loop {
         // A fork child of a paged process lacks pages: it is first paged, as soon as it is
         // identified.
-        let lacks_pages = client.has_beacon && (client.proc.lock().is_some() || !client.independent.load(Relaxed));
-        if lacks_pages && client.stage.load(SeqCst) == IDLE && !client.gone.load(Relaxed) {
+        if client.lacks_pages() && client.stage.load(SeqCst) == IDLE && !client.gone.load(Relaxed) {
             std::thread::sleep(POLL);
             continue;
         }

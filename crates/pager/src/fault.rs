@@ -5,6 +5,7 @@
 //! of the same process is half served.
 
 mod bring;
+mod end;
 mod messages;
 pub mod spare;
 mod waits;
@@ -15,9 +16,10 @@ use crate::fork_children;
 use crate::forks;
 use crate::locks::Held;
 use crate::mutant::{off, Rule};
-use crate::proc::{Broken, Gate, Io, Proc, ZERO_PAGE};
+use crate::proc::{Broken, Io, Proc, ZERO_PAGE};
 use crate::state::Shared;
 use crate::swap::{Aligned, Have, Reader};
+use end::End;
 use memfit_codec::{Dictionaries, Worker};
 use memfit_core::driver::order::{Event, Order};
 use memfit_core::{Entry, Fault, Load, Page, PageRange, Source, Stored};
@@ -157,32 +159,6 @@ impl Waiting {
     }
 }
 
-/// What stops the fault thread.
-enum End {
-    /// The process's memory is gone.
-    Gone,
-    /// The process must die.
-    Broken(Broken),
-}
-
-impl Gate {
-    /// Whether no MOVE runs; false if somebody has stopped the stub inside of one.
-    fn is_closed(self) -> Result<bool, End> {
-        match self {
-            Gate::Closed => Ok(true),
-            Gate::Held => Ok(false),
-            Gate::Gone => Err(End::Gone),
-            Gate::Ended => Err(Broken("its stub ended while it moved pages, and others have its memory".into()).into()),
-        }
-    }
-}
-
-impl From<Broken> for End {
-    fn from(broken: Broken) -> End {
-        End::Broken(broken)
-    }
-}
-
 /// Runs until the process's memory is gone.
 pub fn run(shared: Arc<Shared>, proc: Arc<Proc>) {
     memfit_os::sched::ask_short_slices_only();
@@ -206,7 +182,9 @@ pub fn run(shared: Arc<Shared>, proc: Arc<Proc>) {
         served_last: Instant::now(),
         ahead: Vec::new(),
     };
-    if let Err(End::Broken(Broken(why))) = server.serve() {
+    let end = server.serve();
+    let is_ending = || proc.dead.load(Relaxed) && proc.memory_goes();
+    if let Some(why) = end.err().and_then(End::broken).filter(|_| !is_ending()) {
         if !proc.stop(&shared, &why) {
             return;
         }

@@ -22,7 +22,7 @@ use memfit_os::maps::{not_inherited, Pagemap};
 use memfit_os::procfs;
 use memfit_os::proctree::{self, ProcStat};
 use memfit_os::uffd::{Event, Fill, Inbox, Uffd};
-use memfit_wire::{Command, LEND, STAY, WAIT};
+use memfit_wire::{Command, INDEPENDENT, LEND, STAY, WAIT};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -281,8 +281,8 @@ pub fn release_independent(desk: &Desk, clients: &[Arc<Client>]) {
     let all_known = || desk.shared.unnamed.doomed() == 0 && desk.shared.procs.lock().iter().all(known);
     if waiting.peek().is_some() && all_known() {
         for client in waiting {
-            let told = send_command(&client.socket, &Command { kind: STAY, ..Command::default() }, None);
-            client.independent.store(told, Relaxed);
+            let command = Command { kind: STAY, flags: INDEPENDENT, ..Command::default() };
+            client.independent.store(send_command(&client.socket, &command, None), Relaxed);
         }
     }
 }

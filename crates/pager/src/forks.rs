@@ -275,6 +275,7 @@ pub fn take(shared: &Shared, token: u64) -> Option<Arc<Expected>> {
 
 /// The child will not come, or cannot go on.
 pub fn forget(shared: &Shared, expected: &Expected) {
+    shared.in_parts(expected.id, PageRange::ALL, |core, part| core.disown(expected.id, part));
     let mut state = shared.lock();
     state.core.remove_process(expected.id);
     shared.apply_effects(state);

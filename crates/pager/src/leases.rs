@@ -166,9 +166,9 @@ fn start(desk: &Arc<Desk>) -> Option<i32> {
     let (tell, told) = mpsc::channel();
     let desk = Arc::downgrade(desk);
     let body = move || {
-        let waiter = Waiter::new();
+        let (waiter, mut late) = (Waiter::new(), Vec::new());
         let _ = tell.send(waiter.id());
-        while watch(&desk) {
+        while watch(&desk, &mut late) {
             waiter.wait(CHECKED_EACH);
         }
     };
@@ -177,8 +177,9 @@ fn start(desk: &Arc<Desk>) -> Option<i32> {
 }
 
 /// Gives wanted leases back, each in a thread of its own: a stopped process delays only its own
-/// files. If no thread can be made, in this one, after the others. False at the end of the run.
-fn watch(desk: &Weak<Desk>) -> bool {
+/// files. If no thread can be made, in this one, after the others; `late`: who is still to be
+/// released then. False at the end of the run.
+fn watch(desk: &Weak<Desk>, late: &mut Vec<Asked>) -> bool {
     let Some(desk) = desk.upgrade() else { return false };
     let mut wanted = desk.shared.files.all();
     wanted.retain(|file| file.leased.begins_to_end());
@@ -189,10 +190,8 @@ fn watch(desk: &Weak<Desk>) -> bool {
         std::thread::Builder::new().name("lease".into()).stack_size(256 << 10).spawn(body).is_ok()
     };
     wanted.retain(|file| !in_thread(file));
-    for file in wanted {
-        let asked = give_back(&desk, &file, begun);
-        asked.iter().for_each(|asked| finish(&asked.client));
-    }
+    late.extend(wanted.iter().flat_map(|file| give_back(&desk, file, begun)));
+    late.retain(|asked| !released(&asked.client));
     true
 }
 

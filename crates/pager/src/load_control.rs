@@ -70,16 +70,6 @@ impl LoadTurns {
         }
     }
 
-    /// Pages of each that are outside of memory. While nobody is held that is of no interest.
-    fn out_pages(&self, shared: &Shared, procs: &[Arc<Proc>]) -> Vec<u64> {
-        if !self.control.holds_any() {
-            return vec![0; procs.len()];
-        }
-        let core = &shared.lock().core;
-        let of = |proc: &Arc<Proc>| if proc.removed.load(Relaxed) { 0 } else { core.out_pages(proc.id) };
-        procs.iter().map(of).collect()
-    }
-
     /// Looks whether a step is due.
     pub fn sample(&mut self, shared: &Shared) {
         let elapsed = self.last.elapsed();
@@ -90,8 +80,7 @@ impl LoadTurns {
         let procs: Vec<Arc<Proc>> = shared.procs.lock().clone();
         let seen: HashMap<ProcId, Seen> = procs.iter().map(|proc| (proc.id, Seen::of(proc))).collect();
         let before = std::mem::replace(&mut self.seen, seen);
-        let out_pages = self.out_pages(shared, &procs);
-        let progress = |(proc, out_pages): (&Arc<Proc>, u64)| {
+        let progress = |proc: &Arc<Proc>| {
             let (now, then) = (self.seen.get(&proc.id)?, before.get(&proc.id)?);
             let faults = now.faults.saturating_sub(then.faults);
             let paging = faults * FAULT_CPU_NS + now.evicted.saturating_sub(then.evicted) * EVICTION_CPU_NS;
@@ -101,11 +90,10 @@ impl LoadTurns {
                 proc: proc.id,
                 worked_ns: worked.saturating_sub(paging),
                 waited_ns,
-                out_pages,
                 exempt: shared.is_protected(&proc.comm.lock()) || !can_be_held(proc, waited_ns, elapsed),
             })
         };
-        let all: Vec<Progress> = procs.iter().zip(out_pages).filter_map(progress).collect();
+        let all: Vec<Progress> = procs.iter().filter_map(progress).collect();
         // Another process has the number by now, and starts unheld.
         procs.iter().filter(|proc| !proc.held.load(Relaxed)).for_each(|proc| self.control.forget(proc.id));
         let idle = if self.control.holds_any() { self.idle.percent(EVERY / 2).unwrap_or(0) } else { 0 };

@@ -123,7 +123,7 @@ pub enum Gate {
     Held,
     /// The process died.
     Gone,
-    /// Its stub ended inside of a MOVE, and others have its memory.
+    /// Its stub ended inside of a MOVE; its memory goes now, or others have it.
     Ended,
 }
 
@@ -449,7 +449,7 @@ impl Proc {
                     return Gate::Gone;
                 }
                 if self.dead.load(Relaxed) {
-                    return if self.memory_goes() { Gate::Gone } else { Gate::Ended };
+                    return Gate::Ended;
                 }
                 if waited() > limit && ring.gate.load(SeqCst) & IN_MOVE != 0 {
                     self.open_gate();
@@ -615,7 +615,7 @@ impl Proc {
 
     /// Whether the memory of a process that has ended goes with it. A reader of /proc/PID/maps
     /// keeps the memory until it has finished.
-    fn memory_goes(&self) -> bool {
+    pub fn memory_goes(&self) -> bool {
         let until = Instant::now() + MEMORY_GOES_WITHIN;
         while !self.uffd.gone() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(1));

@@ -45,9 +45,11 @@ impl Live {
         }
         let start = self.start;
         let full = self.tape.call(|| begins(start, number, decided), asked);
+        // A pager that has little to do takes a step now and then.
+        let is_step = matches!(asked, CoreCall::NextStep { .. });
         let late = || {
             let (calls, since) = self.tape.state();
-            calls % CLOCK_EVERY == 0 && start.elapsed() > Duration::from_nanos(since) + BLOCK_EVERY
+            (is_step || calls % CLOCK_EVERY == 0) && start.elapsed() > Duration::from_nanos(since) + BLOCK_EVERY
         };
         if full || late() {
             self.flush();

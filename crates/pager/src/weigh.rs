@@ -122,11 +122,12 @@ fn weigh(client: &Client, forks: bool) {
         *client.unweighed.lock() = None;
         return;
     };
+    // The stub maps its part of staging as well, which counts once, elsewhere.
+    let identity = proc.as_ref().and_then(|proc| proc.identity.get());
+    let staged = || identity.map_or(0, |identity| identity.segment.allocated_bytes());
+    let before = staged();
     let mut shmem = client.rss.shmem();
-    if let Some(identity) = proc.as_ref().and_then(|proc| proc.identity.get()) {
-        // The stub maps its part of staging as well, which counts once, elsewhere.
-        shmem = shmem.saturating_sub(identity.segment.allocated_bytes());
-    }
+    shmem = shmem.saturating_sub(before.max(staged()));
     let asks = shmem > SHMEM_SHARED || (forks && rss.anon > LEAST) || unmanaged.is_some();
     // The faults first: what is copied meanwhile counts twice, and not never.
     let measured = || Some((faults(client)?, client.rss.proportional()?));

@@ -35,12 +35,15 @@ impl Footprint {
         self.events += 1;
         match *event {
             Event::Touches { proc, page, .. } | Event::Present { proc, page } | Event::Brought { proc, page } => {
-                let bits = self.live.entry(proc).or_default().entry(page / 64).or_default();
-                self.now += u64::from(*bits >> (page % 64) & 1 == 0);
-                *bits |= 1 << (page % 64);
-                self.most = self.most.max(self.now);
+                self.add(proc, page);
             }
-            Event::Frees { proc, first, pages } => self.free(proc, first, first.saturating_add(pages)),
+            Event::Frees { proc, first, pages } => self.free(proc, first, first.saturating_add(pages), |_| {}),
+            Event::Moves { proc, first, pages, to } => {
+                let mut moved = Vec::new();
+                self.free(proc, first, first.saturating_add(pages), |page| moved.push(page));
+                self.free(proc, to, to.saturating_add(pages), |_| {});
+                moved.into_iter().for_each(|page| self.add(proc, page - first + to));
+            }
             Event::Ends { proc } => {
                 let words = self.live.remove(&proc).unwrap_or_default();
                 self.now -= words.values().map(|bits| u64::from(bits.count_ones())).sum::<u64>();
@@ -49,7 +52,15 @@ impl Footprint {
         }
     }
 
-    fn free(&mut self, proc: u32, first: u64, end: u64) {
+    fn add(&mut self, proc: u32, page: u64) {
+        let bits = self.live.entry(proc).or_default().entry(page / 64).or_default();
+        self.now += u64::from(*bits >> (page % 64) & 1 == 0);
+        *bits |= 1 << (page % 64);
+        self.most = self.most.max(self.now);
+    }
+
+    /// `each` gets the pages that were there.
+    fn free(&mut self, proc: u32, first: u64, end: u64, mut each: impl FnMut(u64)) {
         let Some(words) = self.live.get_mut(&proc) else { return };
         let gone: Vec<u64> = match (end - first) / 64 > words.len() as u64 {
             true => words.keys().copied().collect(),
@@ -60,6 +71,7 @@ impl Footprint {
             let inside = (0..64).filter(|bit| (first..end).contains(&(word * 64 + bit)));
             let mask: u64 = inside.fold(0, |mask, bit| mask | 1 << bit);
             self.now -= u64::from((*bits & mask).count_ones());
+            (0..64).filter(|bit| *bits & mask & 1 << bit != 0).for_each(|bit| each(word * 64 + bit));
             *bits &= !mask;
             if *bits == 0 {
                 words.remove(&word);
@@ -158,4 +170,26 @@ pub fn first_pass<R: Read + Send>(
     let (footprint, events) = (footprint.pages(), footprint.events());
     let (sampled, noted) = (recorded.sampled(), recorded.noted().clone());
     Ok(FirstPass { footprint, events, computing, calls, run_ns, sampled, noted, end })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_that_move_count_where_they_are() {
+        let mut footprint = Footprint::default();
+        (0..100).for_each(|page| footprint.see(&Event::Present { proc: 1, page }));
+        footprint.see(&Event::Present { proc: 1, page: 1010 });
+        // The page that was there is gone.
+        footprint.see(&Event::Moves { proc: 1, first: 50, pages: 50, to: 1000 });
+        assert_eq!((footprint.now, footprint.most), (100, 101));
+        footprint.see(&Event::Frees { proc: 1, first: 50, pages: 50 });
+        assert_eq!(footprint.now, 100);
+        footprint.see(&Event::Moves { proc: 1, first: 1000, pages: 50, to: 1010 });
+        footprint.see(&Event::Frees { proc: 1, first: 0, pages: 1010 });
+        assert_eq!((footprint.now, footprint.pages()), (50, 101));
+        footprint.see(&Event::Ends { proc: 1 });
+        assert_eq!(footprint.now, 0);
+    }
 }

@@ -16,8 +16,8 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering
 use memfit_wire::uffd::USERFAULTFD_IOC_NEW;
 use memfit_wire::{
     Command, FromStub, Ring, ALL_ENDED, ANNOUNCE_FORKS, ATTACH, ATTACHED, BATCH, BYE, CLONE_FLAGS, CONFINE, DETACH,
-    DOORBELL_PAGES, FORKED, FORKED_AGAIN, HELLO, HOLD, IN_CALL, LEND, MAPS, OPEN, OPEN_WINDOW, PAGEMAP, QUIET, RELEASE,
-    REMAP, RING_BYTES, SERVED, STAY, TRUST_MOVE, WAIT, WINDOWS, WINDOW_PAGES, WITH_DEVICE, WITH_UFFD,
+    DOORBELL_PAGES, FORKED, FORKED_AGAIN, HELLO, HOLD, INDEPENDENT, IN_CALL, LEND, MAPS, OPEN, OPEN_WINDOW, PAGEMAP,
+    QUIET, RELEASE, REMAP, RING_BYTES, SERVED, STAY, TRUST_MOVE, WAIT, WINDOWS, WINDOW_PAGES, WITH_DEVICE, WITH_UFFD,
 };
 
 /// Stack without guard page: the deepest path needs under 2 KiB. The last page: thread pointer.
@@ -414,6 +414,14 @@ extern "C" fn main(forked: usize) -> ! {
     serve(socket)
 }
 
+/// A fork child goes on.
+fn stay(flags: u32) {
+    if flags & INDEPENDENT != 0 {
+        DEPENDS.store(false, Relaxed);
+    }
+    fork::served();
+}
+
 fn serve(socket: i32) -> ! {
     let mut taker: Option<Taker> = None;
     let (mut lent, mut pagemap, mut maps) = (-1, -1, -1);
@@ -465,7 +473,7 @@ fn serve(socket: i32) -> ! {
             }
             // The pager does not know of this fork, because the parent was not paged; or the child
             // is paged now.
-            STAY => fork::served(),
+            STAY => stay(command.flags),
             OPEN => map::open(),
             CONFINE => confine::obey(command.flags),
             OPEN_WINDOW => {

@@ -135,13 +135,12 @@ pub static FORK: Next = Next::new(c"_Fork");
 #[unsafe(no_mangle)]
 unsafe extern "C" fn _Fork() -> i32 {
     let next = FORK.get();
-    if next == 0 {
-        // SAFETY: sets errno.
-        return unsafe { returned(-38) };
-    }
     // SAFETY: the symbol is libc's function of this type, which sets errno and makes a child with
-    // its own memory.
+    // its own memory; so does the system call. A program for an older libc looks for the symbol.
     unsafe {
+        if next == 0 {
+            return returned(fork_by(|| syscall!(sys::FORK)));
+        }
         let next = core::mem::transmute::<usize, unsafe extern "C" fn() -> i32>(next);
         fork_by(|| next() as isize) as i32
     }

@@ -32,7 +32,7 @@ unsafe extern "C" fn mlockall(flags: i32) -> i32 {
         if bytes == 0 || flags & CURRENT == 0 || flags & !(CURRENT | FUTURE | ON_FAULT) != 0 {
             let result = syscall!(sys::MLOCKALL, flags);
             if result == 0 && flags & (CURRENT | FUTURE) == FUTURE {
-                // The reservation is not locked, and so would be what is given out of it.
+                // The reservation is not locked, and what is given out of it would not be either.
                 map::close();
             }
             return returned(result);

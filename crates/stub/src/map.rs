@@ -38,7 +38,8 @@ pub fn open() {
     PLAIN.open();
 }
 
-/// A filter forbids mprotect: let the kernel make mappings from now on.
+/// A filter forbids mprotect, or future mappings are locked: let the kernel make mappings from now
+/// on.
 pub fn close() {
     CLOSED.store(true, Relaxed);
 }

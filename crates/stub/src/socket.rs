@@ -71,12 +71,36 @@ pub fn ask(kind: u32, flags: u32, token: u64) -> u32 {
     request.kind = kind;
     request.flags = flags;
     request.token = token;
-    ask_with(&mut request, None)
+    match by_name(b"", WAITING) {
+        Ok(socket) => answer(socket, &mut request, None),
+        Err(sys::EMFILE) => ask_without_room(request),
+        Err(_) => by_path(WAITING).map_or(0, |socket| answer(socket, &mut request, None)),
+    }
+}
+
+/// The process has no descriptor free: a thread asks that has a copy of the table, and closes one
+/// there.
+fn ask_without_room(request: FromStub) -> u32 {
+    extern "C" fn body(question: *mut u8) {
+        // SAFETY: the caller waits meanwhile. The descriptor is closed in this thread's table only.
+        unsafe {
+            let (request, kind) = &mut *question.cast::<(FromStub, u32)>();
+            syscall!(sys::CLOSE, 0);
+            *kind = ask_with(request, None);
+        }
+    }
+    let mut question = (request, 0u32);
+    // SAFETY: nothing here uses thread-local variables.
+    unsafe { sys::with_own_descriptors(body, (&raw mut question).cast()) };
+    question.1
 }
 
 /// The same with a full message, and perhaps a descriptor.
 pub fn ask_with(request: &mut FromStub, fd: Option<i32>) -> u32 {
-    let Some(socket) = connect() else { return 0 };
+    connect().map_or(0, |socket| answer(socket, request, fd))
+}
+
+fn answer(socket: i32, request: &mut FromStub, fd: Option<i32>) -> u32 {
     // SAFETY: all-zero is a valid message.
     let mut answer: Command = unsafe { zeroed() };
     let answered = send(socket, request, fd) && receive(socket, &mut answer, &mut -1) == size_of::<Command>() as isize;

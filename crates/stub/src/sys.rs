@@ -148,8 +148,46 @@ pub const EACCES: isize = 13;
 pub const ENOMEM: isize = 12;
 pub const EPERM: isize = 1;
 pub const EAGAIN: i32 = 11;
+pub const EMFILE: i32 = 24;
 pub const EINTR: i32 = 4;
 pub const EINVAL: i32 = 22;
+
+/// Runs `body` in a thread that has a copy of the process's descriptor table, and waits until it
+/// has ended. The thread has the stack and the thread pointer of the caller, which stands still
+/// meanwhile. False if no thread can be made.
+///
+/// # Safety
+/// `body` uses no thread-local variable, and `argument` is valid for it.
+pub unsafe fn with_own_descriptors(body: extern "C" fn(*mut u8), argument: *mut u8) -> bool {
+    // CLONE_VM | CLONE_FS | CLONE_SIGHAND | CLONE_VFORK | CLONE_THREAD | CLONE_SYSVSEM.
+    const FLAGS: usize = 0x100 | 0x200 | 0x800 | 0x4000 | 0x1_0000 | 0x4_0000;
+    let (all, mut old) = ([u64::MAX], [0u64]);
+    // SAFETY: the caller's registers are its own, and its stack is left alone above the place of
+    // this call. No signal handler runs on the shared stack: all signals are blocked.
+    unsafe {
+        syscall!(SIGPROCMASK, 2, all.as_ptr(), old.as_mut_ptr(), 8);
+        let result: isize;
+        asm!(
+            "syscall",
+            "test rax, rax",
+            "jnz 2f",
+            "mov rdi, r12",
+            "call r13",
+            "mov eax, {exit}",
+            "xor edi, edi",
+            "syscall",
+            "ud2",
+            "2:",
+            exit = const EXIT,
+            inlateout("rax") CLONE as isize => result,
+            in("rdi") FLAGS, in("rsi") 0, in("rdx") 0, in("r10") 0, in("r8") 0,
+            in("r12") argument, in("r13") body,
+            lateout("rcx") _, lateout("r11") _,
+        );
+        syscall!(SIGPROCMASK, 2, old.as_ptr(), 0, 8);
+        result > 0
+    }
+}
 
 /// Anonymous private memory that fork children do not inherit, or `None`. `place` as for [`map`].
 pub fn map_private(place: &AtomicUsize, bytes: usize) -> Option<usize> {
@@ -166,8 +204,8 @@ pub fn map_private(place: &AtomicUsize, bytes: usize) -> Option<usize> {
 /// Where the stub's mappings begin: below where the kernel puts the program's libraries and its
 /// mappings, whose holes must stay holes. ThreadSanitizer and MemorySanitizer refuse mappings of
 /// others at most addresses. They allow those of the kernel's mappings, from 0x7e80_0000_0000 on
-/// (compiler-rt, tsan_platform.h and msan.h). The kernel begins between 0x7eff_ffff_f000 and the
-/// end, and downwards (`mmap_base` with 28 random bits).
+/// (compiler-rt, tsan_platform.h and msan.h). With 28 random bits (`vm.mmap_rnd_bits`) the kernel
+/// begins above 0x7ef0_0000_0000 and goes downwards; with more it can begin here as well.
 const FAR: usize = 0x7e90_0000_0000;
 
 /// An address for a mapping of the stub, which the kernel takes if it is free. It is as random as

@@ -88,9 +88,10 @@ pub const BYE: u32 = 8;
 pub const DETACH: u32 = 9;
 
 /// Pager to a thread that asked for [`DETACH`]: not needed. To a fork child whose HELLO had a
-/// beacon: the child does not depend on the pager and need not wait for a [`LEND`], or has waited
-/// long enough ([`WAIT`]).
+/// beacon: the child need not wait for a [`LEND`], or has waited long enough ([`WAIT`]).
 pub const STAY: u32 = 10;
+/// [`Command::flags`] of STAY: the child does not depend on the pager.
+pub const INDEPENDENT: u32 = 1;
 
 /// Pager to stub: block forks until [`BYE`] and announce none. Stub to pager: done, or `error` is
 /// EAGAIN because a fork is under way.

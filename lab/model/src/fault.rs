@@ -211,7 +211,8 @@ impl World<'_> {
             Event::Remove { first, pages } => {
                 self.call("removed", |core| core.removed(id, range(first, pages)));
                 if !self.changes.keeps(Rule::ZapPending) {
-                    self.call("end_zap_pending", |core| core.end_zap_pending(id, u32::MAX));
+                    let (newest, _) = self.call("begin_proof", |core| core.begin_proof(id));
+                    self.call("end_zap_pending", |core| core.end_zap_pending(id, newest));
                 }
             }
             Event::Unmap { first, pages } => {

@@ -4,8 +4,8 @@ use super::choice::in_swap;
 use super::subject::Basis;
 use super::words::text;
 use super::{Advice, Options};
-use memfit_scheme::PRESETS;
 use serde_json::{json, Value};
+use std::sync::Arc;
 
 /// Quotes a word for the shell.
 fn quoted(word: &str) -> String {
@@ -35,12 +35,13 @@ pub fn stands_for(advice: &Advice) -> Vec<String> {
 /// The command line to run.
 pub fn command_line(advice: &Advice, options: &Options<'_>) -> String {
     let mut words = vec!["memfit run".to_owned(), format!("-m {}", size(advice.budget))];
-    let name = &advice.scheme.name;
+    // A file can have the name of a preset in it.
+    let given = options.schemes.iter().position(|scheme| Arc::ptr_eq(scheme, &advice.scheme));
+    let name = given.map_or(&advice.scheme.name, |at| &options.names[at]);
     match options.toml {
         Some(path) => words.push(format!("-s {}", quoted(&as_file(path)))),
         None if name == "memfit" => {}
-        None if PRESETS.iter().any(|preset| preset.name == name) => words.push(format!("-s {name}")),
-        None => words.push("-s FILE.toml".into()),
+        None => words.push(format!("-s {}", quoted(name))),
     }
     if let Some(bytes) = advice.swap_size() {
         words.push(format!("--swap-size {}", size(bytes)));

@@ -93,6 +93,12 @@ fn command_lines_name_what_is_not_the_default() {
     assert!(line.contains(&format!(" -s swap --swap-size {swap}M -- ")), "{line}");
     let (_, line, _) = of(&[small], 10.0, &["memfit"], Some(Path::new("my file")));
     assert!(line.contains(" -s './my file' "), "{line}");
+    // A file that was made of a preset.
+    let file = std::env::temp_dir().join(format!("memfit-advise-{}.toml", std::process::id()));
+    std::fs::write(&file, memfit_scheme::PRESETS.iter().find(|preset| preset.name == "memfit").unwrap().text).unwrap();
+    let (_, line, _) = of(&[small], 10.0, &[file.to_str().unwrap()], None);
+    std::fs::remove_file(&file).unwrap();
+    assert!(line.contains(&format!(" -s {} ", file.display())), "{line}");
     // Under this scheme each page has a place in the swap tier; these stay in the pool.
     let compressed = "uniform:pages=40M,accesses=20000,contents=f=0.50,touch_ns=50000";
     let (_, line, advice) = of(&[compressed], 10.0, &["zram"], None);

@@ -292,6 +292,8 @@ fn filters(bench: &Bench) {
         ("fill check filter=work,kill check more fork threads check", Fate::Left(FILTERED)),
         ("filter=work,trap,all fill check more fork threads check", never),
         ("fill check filter=work,errno,all check more fork threads check", Fate::Left(FILTERED)),
+        // The stub cannot connect to the pager in the usual way.
+        ("fill check files filter=few,kill,all check more check", Fate::Left(FILTERED)),
         // All calls that the stub needs are allowed.
         ("fill check filter=most,errno,all check more fork threads check", Fate::Paged),
         ("filter=most,kill,all fill check more fork threads check", Fate::Paged),

@@ -125,6 +125,10 @@ fn less_memory_costs_more_and_the_smallest_good_budget_is_found() {
     assert!(slowdowns.windows(2).all(|pair| pair[0] >= pair[1]), "{slowdowns:?}");
     let never = sim(&[SMALL, "-s", "swap", "--curve", "-m", "5M,6M", "--slowdown", "1"]);
     assert!(String::from_utf8_lossy(&never.stdout).contains("in none of these budgets"), "{never:?}");
+    // The budgets of a small program begin at the least.
+    let small = rows(&["uniform:pages=800,accesses=2000", "--curve"]);
+    let budgets: Vec<u64> = small.iter().map(|row| row["budget_bytes"].as_u64().unwrap()).collect();
+    assert!(budgets[0] == 1 << 20 && budgets.is_sorted_by(|a, b| a < b), "{budgets:?}");
 }
 
 #[test]

@@ -1,7 +1,8 @@
 // Forbids itself system calls. Carries out its arguments in turn: "fill" memory, "protect" it (read-only), make it "code"
-// (also executable), "check" it, make "more" mappings, "fork" a child that checks it and changes some, start "threads" that
-// check it, "exec" the other arguments in a new program, enter another "network" namespace or forbid itself abstract sockets
-// ("landlock"), both by an instruction of its own, and filter=CALLS,ACTION[,all][,bare]. CALLS that are allowed:
+// (also executable), "check" it, make "more" mappings, open "files" until no more are allowed, "fork" a child that checks it
+// and changes some, start "threads" that check it, "exec" the other arguments in a new program, enter another "network"
+// namespace or forbid itself abstract sockets ("landlock"), both by an instruction of its own, and
+// filter=CALLS,ACTION[,all][,bare]. CALLS that are allowed:
 // "work": what a program without files needs; "few": read, write, exit, mmap; "most": all but userfaultfd, io_uring and some
 // more, as in container engines; "noexec": all but mprotect to executable memory; "noask": all but tgkill, which asks whether
 // a thread runs. ACTION for other calls: "kill", "trap", "errno". "all": for all threads, else the calling one. "bare":
@@ -17,7 +18,7 @@
 
 enum { BYTES = 56 * (1 << 20) };
 static uint64_t *memory;
-static int protected;
+static int protected, full;
 
 static const int FEW[] = {SYS_read, SYS_write, SYS_exit, SYS_exit_group, SYS_mmap, SYS_munmap, SYS_rt_sigreturn, -1};
 // With what fork, threads and malloc need; not what the stub thread needs.
@@ -114,6 +115,11 @@ int main(int argc, char **argv) {
             void *result = NULL;
             if (pthread_create(&thread, NULL, look, NULL) || pthread_join(thread, &result)) _exit(4);
             say("thread", (long)result);
+        } else if (!strcmp(word, "files")) {
+            // No descriptor is left. The first one, which memfit's thread closes for itself, stays open here.
+            if (memory) wait_until_paged(BYTES);
+            while (open("/dev/null", O_RDONLY) >= 0) full = 1;
+            say("files", fcntl(0, F_GETFD));
         } else if (!strcmp(word, "wait")) {
             sleep(4);
         } else if (!strcmp(word, "network")) {
@@ -134,7 +140,7 @@ int main(int argc, char **argv) {
             _exit(6);
         } else if (!strncmp(word, "filter=", 7)) {
             // The filter decides what happens to a process that is paged.
-            if (memory) wait_until_paged(BYTES);
+            if (memory && !full) wait_until_paged(BYTES);
             install(word + 7);
             say(word, 0);
         } else {

@@ -397,8 +397,8 @@ pub fn apply_made(
 
 /// The evicted pages of a range.
 fn all_out(core: &Core, id: ProcId, range: PageRange) -> impl Iterator<Item = Page> + '_ {
-    let pages = (range.first.0..range.end()).map(Page);
-    pages.filter(move |&page| matches!(core.entry(id, page), Entry::Out(_)))
+    let tracked = core.table.tracked(id, range).into_iter();
+    tracked.filter(|(_, entry)| matches!(entry, Entry::Out(_))).map(|(page, _)| page)
 }
 
 #[cfg(test)]

@@ -185,6 +185,9 @@ impl Copies {
     /// Removes the copies in a segment, or all, and returns their extents.
     pub fn drop_all(&mut self, segment: Option<SegmentId>) -> Vec<(Extent, u16)> {
         let mut out = Vec::new();
+        if self.live == 0 {
+            return out;
+        }
         for set in self.table.chunks_exact_mut(WAYS) {
             for place in (0..WAYS).rev() {
                 let extent = Extent { unit: set[place].unit };
