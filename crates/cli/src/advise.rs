@@ -16,7 +16,7 @@ mod words;
 pub use at_end::AtEnd;
 
 use crate::args::{AdviseArgs, Simulated};
-use crate::errors::Failure;
+use crate::errors::{tell, Failure};
 use crate::output::OutputFile;
 use crate::run::BUDGET_MIN_BYTES;
 use crate::sim::curve::{find, Found};
@@ -318,10 +318,10 @@ fn leave_out_what_cannot_tell(subjects: &mut Vec<Subject>) {
         return;
     }
     for subject in subjects.iter().filter(|subject| blind(subject)) {
-        eprintln!(
-            "memfit: {}: is left out: it can judge the budget of its run alone; record it with --record-access",
+        tell(&format!(
+            "{}: is left out: it can judge the budget of its run alone; record it with --record-access",
             subject.known.name
-        );
+        ));
     }
     subjects.retain(|subject| !blind(subject));
 }

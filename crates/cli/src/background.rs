@@ -2,7 +2,7 @@
 //! back.
 
 use crate::args::ProcessArgs;
-use crate::errors::{describe, Failure};
+use crate::errors::{self, describe, Failure};
 use crate::size_parsing::human;
 use crate::trees::{self, Tree};
 use memfit_core::PAGE_BYTES;
@@ -35,7 +35,7 @@ pub fn run(args: &ProcessArgs, what: What) -> Result<i32, Failure> {
             // A descendant that ends meanwhile, or is none of the tree's.
             Err(Trouble::Gone(_)) if !args.pids.contains(&pid) => {}
             Err(Trouble::Gone(why) | Trouble::Other(why)) => {
-                eprintln!("memfit: process {pid}: {why}");
+                errors::tell(&format!("process {pid}: {why}"));
                 code = 1;
             }
         }

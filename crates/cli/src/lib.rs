@@ -6,6 +6,8 @@
 //!
 //! It is a library so that the launcher can be tested with a pager that misbehaves on purpose.
 #![forbid(unsafe_code)]
+// It panics if nobody can read standard error: `errors::tell` does not.
+#![cfg_attr(not(test), warn(clippy::print_stderr))]
 
 pub mod advise;
 pub mod args;
@@ -34,6 +36,7 @@ pub mod trees;
 use args::{Cli, Command};
 use clap::Parser;
 use errors::Failure;
+use memfit_os::process::write_stderr;
 use memfit_pager::config::{Config, What};
 use std::io::Write;
 
@@ -75,7 +78,7 @@ pub fn main_with(serve: Serve) -> i32 {
 }
 
 fn fail(failure: &Failure) -> i32 {
-    memfit_os::process::write_stderr(&format!("{failure}\n"));
+    write_stderr(&format!("{failure}\n"));
     failure.code
 }
 
@@ -90,8 +93,8 @@ fn tell(error: &clap::Error) -> i32 {
     let lines = text.split_inclusive('\n').filter(|line| !line.starts_with("  tip: to pass '"));
     let text = lines.collect::<String>().replace("\n\n\n", "\n\n");
     match text.strip_prefix("error: ") {
-        Some(message) => eprint!("memfit: {message}"),
-        None => eprint!("{text}"),
+        Some(message) => write_stderr(&format!("memfit: {message}")),
+        None => write_stderr(&text),
     }
     error.exit_code()
 }

@@ -1,7 +1,7 @@
 //! `memfit stat`: the running trees of this user, once.
 
 use crate::args::StatArgs;
-use crate::errors::{describe, Failure};
+use crate::errors::{describe, tell, Failure};
 use crate::top::canvas::fit;
 use crate::top::plain::sizes;
 use crate::top::terminal;
@@ -37,7 +37,7 @@ pub fn run(args: &StatArgs) -> Result<i32, Failure> {
         false => text,
     };
     if answers.is_empty() {
-        eprintln!("memfit: no tree of yours is running");
+        tell("no tree of yours is running");
     }
     crate::print(&text)?;
     Ok(code)
@@ -52,7 +52,7 @@ fn answers<T: DeserializeOwned>() -> Result<(Vec<(String, T)>, i32), Failure> {
             Ok(Some(answer)) => answers.push((tree.pid().to_owned(), answer)),
             Ok(None) => {}
             Err(error) => {
-                eprintln!("memfit: the pager of {} does not answer: {}", tree.pid(), describe(&error));
+                tell(&format!("the pager of {} does not answer: {}", tree.pid(), describe(&error)));
                 code = 1;
             }
         }

@@ -43,10 +43,8 @@ impl ZapPending {
         }
         // A range that was cut out of another one leaves two.
         while self.ranges.len() > RANGES_MAX {
-            let (Some((first, (_, one))), Some((_, (end, other)))) = (self.ranges.pop_first(), self.ranges.pop_first())
-            else {
-                return;
-            };
+            let mut pop = || self.ranges.pop_first().expect("there are more");
+            let ((first, (_, one)), (_, (end, other))) = (pop(), pop());
             self.ranges.insert(first, (end, if is_not_after(one, other) { other } else { one }));
         }
     }

@@ -3,7 +3,9 @@
 use crate::columns::{At, COLUMNS};
 use memfit_core::budget::Level;
 use memfit_core::driver::Seen;
-use memfit_core::{Answer, Coded, CoreCall, Extent, Fields, Filled, ObjectId, Origin, Page, PageRange, ProcId, Stored};
+use memfit_core::{
+    Answer, Coded, ContentHash, CoreCall, Extent, Fields, Filled, ObjectId, Origin, Page, PageRange, ProcId, Stored,
+};
 use std::fmt::Write;
 
 /// A value in a row.
@@ -206,6 +208,10 @@ impl Fields for Row {
     fn list(&mut self, _: &'static str, pages: &[Page]) {
         self.number(At::Pages, pages.len() as u64);
         self.numbers(pages.iter().map(|page| page.0));
+    }
+
+    fn hash(&mut self, _: &'static str, hash: ContentHash) {
+        self.numbers(hash.into_iter().map(u64::from));
     }
 
     fn procs(&mut self, _: &'static str, procs: &[ProcId]) {

@@ -129,7 +129,7 @@ fn calls() -> Vec<(CoreCall<'static>, &'static str)> {
         (CoreCall::SharesNothing { proc: P }, "process=3"),
         (CoreCall::ClaimShared { proc: P, range, tick: 12 }, "process=3 page=5 pages=6 tick_ms=12"),
         (CoreCall::PickShared { most: 4, tick: 8, free: &[P, ProcId(0)] }, "tick_ms=8 most=4 list=3 0"),
-        (CoreCall::SameAs { object: OBJECT, hash: [1, 2, 3] }, "object=77"),
+        (CoreCall::SameAs { object: OBJECT, hash: [1, 2, u32::MAX] }, "object=77 list=1 2 4294967295"),
         (CoreCall::Refused { object: OBJECT }, "object=77"),
     ]
 }

@@ -137,6 +137,11 @@ impl Client {
         self.has_beacon && (self.proc.lock().is_some() || !self.independent.load(Relaxed))
     }
 
+    /// Whether it is the fork child of a paged process, and nobody has found its userfaultfd yet.
+    pub fn is_unnamed(&self) -> bool {
+        self.has_beacon && self.proc.lock().is_none()
+    }
+
     /// How many of its `anon` bytes are its own.
     pub fn own(&self, anon: u64) -> u64 {
         let own = self.weighed.lock().own(anon);

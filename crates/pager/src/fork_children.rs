@@ -274,8 +274,8 @@ fn with_beacon(proc: &Proc) -> Option<Vec<ProcStat>> {
 
 /// Releases fork children that wait because their parent seemed to be paged, when it could not be.
 pub fn release_independent(desk: &Desk, clients: &[Arc<Client>]) {
-    let is_new = |c: &Arc<Client>| c.has_beacon && !c.independent.load(Relaxed);
-    let waits = |c: &&Arc<Client>| is_new(c) && c.since.elapsed() > NAMED_WITHIN && c.proc.lock().is_none();
+    let is_new = |c: &Arc<Client>| !c.independent.load(Relaxed) && c.since.elapsed() > NAMED_WITHIN;
+    let waits = |c: &&Arc<Client>| is_new(c) && c.is_unnamed();
     let mut waiting = clients.iter().filter(waits).peekable();
     let known = |proc: &Arc<Proc>| proc.identity.get().is_some();
     let all_known = || desk.shared.unnamed.doomed() == 0 && desk.shared.procs.lock().iter().all(known);

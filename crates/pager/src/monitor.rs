@@ -335,7 +335,7 @@ impl Monitor {
             let leaves = leaves(client);
             let least = if leaves { 0 } else { least };
             match client.stage.load(Relaxed) {
-                IDLE if rss.anon >= least && self.may_attach(client) => attach_or_warn(&self.desk, client),
+                IDLE if rss.anon >= least && !client.is_unnamed() => attach_or_warn(&self.desk, client),
                 DORMANT if rss.anon >= least => wake::begin(&self.desk, client),
                 MANAGED if client.detaching.load(Relaxed) || (!leaves && !not_drained()) => {}
                 // It has not asked to be detached, and its new threads would stay unknown.
@@ -376,11 +376,6 @@ impl Monitor {
             }
         }
         fork_children::let_go_on(&self.desk.shared, clients);
-    }
-
-    /// A fork child of a paged process has a userfaultfd already, and must be identified first.
-    fn may_attach(&self, client: &Client) -> bool {
-        !client.has_beacon || client.proc.lock().is_some()
     }
 
     /// Scans for new memory and threads, if there may be some. False if that is still to be done.
@@ -568,7 +563,7 @@ fn empty_bytes(client: &Client, rss: &Rss) -> u64 {
     match (client.stage.load(Relaxed), *client.scan.lock()) {
         (MANAGED, Some(scan)) => rss.data.saturating_sub(scan.data),
         (REFUSED, _) => 0,
-        _ if client.has_beacon && client.proc.lock().is_none() => 0,
+        _ if client.is_unnamed() => 0,
         _ => rss.data.saturating_sub(rss.anon),
     }
 }

@@ -22,6 +22,7 @@ use crate::workload::Event;
 use memfit_codec::{CodecId, CodecSelector, Spill, CODEC_IDS};
 use memfit_core::budget::Sizes;
 use memfit_core::scheme::{Scheme, SwapFormat};
+use memfit_core::swap_log::SEGMENT_BYTES;
 use memfit_core::{
     Answer, Compress, Core, Counters, Load, Page, PageRange, ProcId, Stored, Tunables, WriteBack, PAGE_BYTES,
 };
@@ -51,8 +52,8 @@ pub struct Setup {
     /// Who decides which pages are resident.
     pub residents: Residents,
     /// Share of the programs' pages that the workload has; 1: all. Below 1 the run is a miniature:
-    /// the budget is scaled by it, costs by its inverse, and counts are scaled back up (Waldspurger
-    /// et al., USENIX ATC 2017).
+    /// the budget and the swap tier are scaled by it, costs by its inverse, and counts are scaled
+    /// back up (Waldspurger et al., USENIX ATC 2017).
     pub rate: f64,
     /// Bytes that the tables of another implementation of the scheme take for each frame of its
     /// pool, charged to the budget. Those of memfit are not charged in a simulation; see
@@ -203,6 +204,8 @@ pub struct Reached {
     pub frames: u64,
 }
 
+/// The smallest swap tier of a miniature, bytes: a log cleans whole segments, and needs free ones.
+const MINIATURE_SWAP: u64 = 16 * SEGMENT_BYTES as u64;
 /// Most marks kept.
 const MARKS_MAX: usize = 1 << 16;
 
@@ -250,11 +253,13 @@ impl Machine {
     pub fn new(setup: &Setup, contents: Contents) -> Machine {
         let Setup { scheme, budget, swap_bytes, residents, costs, device, rate, tables_per_frame } = setup;
         let (mut sizes, mut device, mut costs) = (Sizes::new(*budget, scheme), Arc::clone(device), Arc::clone(costs));
+        let mut swap_bytes = *swap_bytes;
         if *rate < 1.0 {
             sizes = sizes.miniature(*rate);
+            swap_bytes = swap_bytes.min(((swap_bytes as f64 * rate) as u64).max(MINIATURE_SWAP));
             (device, costs) = (Arc::new(device.times(1.0 / rate)), Arc::new(costs.times(1.0 / rate)));
         }
-        let tier = Tier::new(scheme.swap_format.kind, *swap_bytes, &device);
+        let tier = Tier::new(scheme.swap_format.kind, swap_bytes, &device);
         let core = Core::new(Tunables::new(scheme, &sizes, tier.exists(), tier.blocks()));
         Machine {
             core,

@@ -226,15 +226,18 @@ impl<R: Read> Recorded<R> {
             return Err(ReplayError::Diverged { after: self.same, before: begins.first });
         }
         self.same = self.core.number();
-        let Block::Calls { bytes, calls, .. } = block else { return Ok(()) };
         // Copied, because the reader keeps the block's bytes.
-        let bytes = bytes.to_vec();
+        let asked = match block {
+            Block::Calls { bytes, calls, .. } => Some((bytes.to_vec(), calls)),
+            Block::End(_) => None,
+        };
+        // The ticks of the calls may have been ahead of it.
         self.passes(begins.at_ns.saturating_sub(self.at_ns));
-        self.at_ns = begins.at_ns;
+        self.at_ns = self.at_ns.max(begins.at_ns);
         self.tick = None;
+        let Some((bytes, mut left)) = asked else { return Ok(()) };
         let wrong = |damaged| ReplayError::Calls(offset, damaged);
         let mut decoder = Decoder::new(&bytes);
-        let mut left = calls;
         while let Some(item) = decoder.item().map_err(wrong)? {
             let asked = match item {
                 Item::Call(asked) => asked,
@@ -434,7 +437,7 @@ impl<R: Read> Recorded<R> {
             },
             Coded::Incompressible => Content::coded(CodecId(0), None, left.entropy),
         };
-        let content = self.contents.intern(content);
+        let content = self.contents.near(content);
         self.learn(left, content);
     }
 

@@ -220,3 +220,33 @@ fn a_recording_as_a_workload_has_the_residents_that_it_had() {
         assert!((from(now) - from(then)).abs() <= from(then) * 0.1 + 200.0, "{preset}: {then:?} {now:?}");
     }
 }
+
+/// The clock of a recorder stands still between two settings. The calls' ticks do not.
+#[test]
+fn the_time_of_a_recording_counts_once() {
+    let mut machine = Machine::new(&setup("memfit", 4 << 20), Contents::new());
+    let recorder = Recorder::start(&mut machine, Vec::new(), vec!["touches".into()]).unwrap();
+    machine.event(Event::Starts { proc: 0 });
+    machine.event(Event::Maps { proc: 0, first: 0, pages: 4000, kind: kind("text").unwrap() });
+    for i in 0..60_000 {
+        machine.event(Event::Touches { proc: 0, page: i * 7 % 4000, how: Access::Write });
+        machine.event(Event::Computes { ns: 100_000 });
+        if i % 5000 == 0 {
+            recorder.now(machine.times().program);
+        }
+    }
+    // From here on nothing is asked of the core.
+    machine.event(Event::Touches { proc: 0, page: 0, how: Access::Read });
+    machine.event(Event::Computes { ns: 3_000_000_000 });
+    let end = machine.times().program;
+    recorder.now(end);
+    let bytes = recorder.finish(&mut machine).unwrap();
+    let mut recorded = Recorded::new(Reader::new(&bytes[..]).unwrap(), 1.0).unwrap();
+    let (mut batch, mut computes) = (Batch::default(), 0);
+    while recorded.fill(&mut batch).unwrap() {
+        let passes = |event: &Event| if let Event::Computes { ns } = event { *ns } else { 0 };
+        computes += batch.events.iter().map(passes).sum::<u64>();
+    }
+    assert_eq!(recorded.run_ns(), end);
+    assert!(computes <= end && computes > end / 100 * 99, "{computes} of {end}");
+}

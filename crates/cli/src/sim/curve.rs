@@ -32,10 +32,11 @@ impl Found {
     }
 }
 
-/// Finds where the bound is crossed: from the answer's budget up, all tried budgets keep it.
+/// Finds where the bound is crossed: from the answer's budget up, all tried budgets keep it. Not for
+/// yardsticks, which have no times.
 pub fn find(rows: &[Row], bound: f64) -> Vec<Found> {
     let mut all: Vec<Found> = Vec::new();
-    for row in rows {
+    for row in rows.iter().filter(|row| !row.counted) {
         let (workload, label) = (row.workload.clone(), row.label());
         if all.iter().any(|found| found.workload == workload && found.label == label) {
             continue;

@@ -54,8 +54,10 @@ fn measures() -> [(&'static str, Unit, Get); 4] {
     [
         ("Time in terms of that without a limit", Unit::Ratio, |row| row.outcome.slowdown()),
         ("Faults of evicted pages", Unit::Count, |row| Some(row.outcome.tally.faults.major() as f64)),
-        ("Written to the swap tier", Unit::Bytes, |row| Some(row.outcome.tally.writes.bytes as f64)),
-        ("Read from the swap tier", Unit::Bytes, |row| Some(row.outcome.tally.reads.bytes as f64)),
+        ("Written to the swap tier", Unit::Bytes, |row| {
+            (!row.counted).then_some(row.outcome.tally.writes.bytes as f64)
+        }),
+        ("Read from the swap tier", Unit::Bytes, |row| (!row.counted).then_some(row.outcome.tally.reads.bytes as f64)),
     ]
 }
 
@@ -94,7 +96,9 @@ fn curves(rows: &[&Row], labels: &[String], found: &[&Found], bound: f64) -> Vec
     figures
 }
 
+/// Not of yardsticks, which know neither times nor sources.
 fn bars(rows: &[&Row]) -> Vec<Figure> {
+    let rows: Vec<&Row> = rows.iter().copied().filter(|row| !row.counted).collect();
     let names: Vec<String> = rows.iter().map(|row| row.label()).collect();
     let share = |of: fn(&Row) -> u64| rows.iter().map(move |row| of(row) as f64).collect::<Vec<_>>();
     let time = Axis::new("Time", Unit::Nanoseconds);

@@ -2,6 +2,7 @@
 
 use crate::top::units::{age, count};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use memfit_os::process::write_stderr;
 use memfit_sim::Position;
 use std::cell::Cell;
 use std::fmt::Write;
@@ -126,7 +127,7 @@ impl Progress {
 
     /// Prints a line without disturbing the bar.
     pub fn say(&self, text: &str) {
-        self.bar.suspend(|| eprintln!("{text}"));
+        self.bar.suspend(|| write_stderr(&format!("{text}\n")));
     }
 
     /// Removes the line.

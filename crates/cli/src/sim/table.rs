@@ -78,6 +78,13 @@ impl Column {
             false => (self.get)(row),
         }
     }
+
+    /// A value of the column's type.
+    fn example(&self) -> Value {
+        let (empty, outcome) = (String::new, Outcome::default());
+        let (workload, scheme, set) = (empty(), empty(), empty());
+        (self.get)(&Row { workload, scheme, set, budget: 0, footprint: 0, outcome, counted: false })
+    }
 }
 
 static COLUMNS: &[Column] = &[
@@ -168,10 +175,10 @@ pub fn text(rows: &[Row]) -> String {
 
 /// The same columns for an HTML page.
 pub fn for_page(rows: &[Row]) -> (Vec<memfit_report::Column>, Vec<Vec<Cell>>) {
-    let unit = |column: &Column| match rows.first().map(|row| column.value(row)) {
-        Some(Value::Bytes(_)) => Unit::Bytes,
-        Some(Value::Ns(_)) => Unit::Nanoseconds,
-        Some(Value::Number(_)) => Unit::Ratio,
+    let unit = |column: &Column| match column.example() {
+        Value::Bytes(_) => Unit::Bytes,
+        Value::Ns(_) => Unit::Nanoseconds,
+        Value::Number(_) => Unit::Ratio,
         _ => Unit::Count,
     };
     let shown = columns(rows);
@@ -210,21 +217,11 @@ pub fn csv(rows: &[Row]) -> String {
 /// The table as Apache Parquet. `about`: facts about the simulations, stored with it.
 pub fn parquet(rows: &[Row], out: impl Write + Send, about: &[(String, String)]) -> io::Result<()> {
     use memfit_export::{Column, Parquet, Value as Cell};
-    // Any row tells the types of the columns.
-    let any = Row {
-        workload: String::new(),
-        scheme: String::new(),
-        set: String::new(),
-        budget: 0,
-        footprint: 0,
-        outcome: Outcome::default(),
-        counted: false,
-    };
     let columns: Vec<Column> = COLUMNS
         .iter()
         .map(|column| Column {
             name: column.key,
-            of: match column.value(&any) {
+            of: match column.example() {
                 Value::Text(_) => Type::Text,
                 Value::Number(_) => Type::Fraction,
                 Value::Count(_) | Value::Bytes(_) | Value::Ns(_) | Value::Whole(_) | Value::Unknown => Type::Number,

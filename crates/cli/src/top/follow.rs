@@ -3,7 +3,7 @@
 use super::sample::{shown, Rates};
 use super::{plain, Ending};
 use crate::args::TopArgs;
-use crate::errors::{describe, Failure};
+use crate::errors::{describe, tell, Failure};
 use crate::trees::{self, Question, Tree};
 use memfit_stats::Stats;
 use std::collections::BTreeMap;
@@ -42,14 +42,14 @@ pub fn run(args: &TopArgs, trees: Vec<Tree>) -> Result<i32, Failure> {
                 }
                 Ok(None) => ended.push(tree.clone()),
                 Err(error) => {
-                    eprintln!("memfit: the pager of {} does not answer: {}", tree.pid(), describe(&error));
+                    tell(&format!("the pager of {} does not answer: {}", tree.pid(), describe(&error)));
                     code = 1;
                 }
             }
         }
         for tree in ended {
             if let Some(state) = followed.remove(&tree) {
-                eprintln!("memfit: tree {} {}", tree.pid(), state.ending.told());
+                tell(&format!("tree {} {}", tree.pid(), state.ending.told()));
             }
         }
         if args.iterations == Some(iteration) {

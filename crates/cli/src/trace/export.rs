@@ -2,7 +2,7 @@
 
 use super::{cut, grouped, length, open, unreadable};
 use crate::args::{TableFormat, TraceExportArgs};
-use crate::errors::Failure;
+use crate::errors::{tell, Failure};
 use crate::output::OutputFile;
 use memfit_export::{export, ExportError, Format, Rows};
 use std::fs;
@@ -30,10 +30,10 @@ pub fn run(args: &TraceExportArgs) -> Result<i32, Failure> {
     output.place()?;
     if let Some(error) = exported.cut {
         let cut = cut(&error, length(&args.file));
-        eprintln!("memfit: {name}: {cut}; the table has the {} {rows} before", grouped(exported.rows));
+        tell(&format!("{name}: {cut}; the table has the {} {rows} before", grouped(exported.rows)));
     }
     if args.contents && exported.rows == 0 {
-        eprintln!("memfit: {name}: has no contents, and the table no rows; memfit run --record-contents records them");
+        tell(&format!("{name}: has no contents, and the table no rows; memfit run --record-contents records them"));
     }
     Ok(0)
 }

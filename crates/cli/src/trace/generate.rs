@@ -2,7 +2,7 @@
 
 use super::grouped;
 use crate::args::TraceGenerateArgs;
-use crate::errors::Failure;
+use crate::errors::{tell, Failure};
 use crate::output::OutputFile;
 use crate::size_parsing::{human, Size};
 use memfit_sim::cost::CostTable;
@@ -59,6 +59,6 @@ pub fn run(args: &TraceGenerateArgs) -> Result<i32, Failure> {
     let calls = written(&mut output).map_err(|error| output.failure(&error))?;
     output.place()?;
     let name = args.output.display();
-    eprintln!("memfit: {name}: {} calls of {spec} under {} in {}", grouped(calls), setup.scheme.name, human(budget));
+    tell(&format!("{name}: {} calls of {spec} under {} in {}", grouped(calls), setup.scheme.name, human(budget)));
     Ok(0)
 }

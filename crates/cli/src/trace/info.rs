@@ -3,7 +3,7 @@
 use super::contents::Pages;
 use super::{cut, grouped, length, open, unreadable};
 use crate::args::TraceInfoArgs;
-use crate::errors::Failure;
+use crate::errors::{tell, Failure};
 use crate::size_parsing::human;
 use memfit_core::trace::{Damaged, Decoder, Item, Note};
 use memfit_core::{CoreCall, CALL_NAMES, PAGE_BYTES};
@@ -30,7 +30,7 @@ pub fn run(args: &TraceInfoArgs) -> Result<i32, Failure> {
             crate::print(&format!("{blank}{text}"))?;
         }
         if let Some(error) = value["error"].as_str() {
-            eprintln!("memfit: {error}");
+            tell(error);
             code = 1;
         }
         values.push(value);

@@ -7,7 +7,7 @@ mod info;
 mod verify;
 
 use crate::args::TraceCommand;
-use crate::errors::Failure;
+use crate::errors::{tell, Failure};
 use memfit_trace::{ReadError, Reader, Reason, MEMFIT};
 use std::fs::{self, File};
 use std::path::Path;
@@ -44,10 +44,10 @@ pub(crate) fn explaining_panics<T>(path: &Path, work: impl FnOnce() -> T) -> T {
         let text = info.payload().downcast_ref::<String>().map(String::as_str);
         let why = text.or(info.payload().downcast_ref::<&str>().copied()).unwrap_or("no reason was given");
         let place = info.location().map_or(String::new(), |place| format!(" ({}:{})", place.file(), place.line()));
-        eprintln!(
-            "memfit: {path}: the replay comes to a call that is impossible in it: it was recorded by another build of memfit \
+        tell(&format!(
+            "{path}: the replay comes to a call that is impossible in it: it was recorded by another build of memfit \
              {MEMFIT}, or this is a bug: {why}{place}"
-        );
+        ));
         std::process::exit(1);
     }));
     let done = work();

@@ -2,7 +2,7 @@
 
 use super::{cut, explaining_panics, grouped, length, open, unreadable};
 use crate::args::TraceVerifyArgs;
-use crate::errors::Failure;
+use crate::errors::{tell, Failure};
 use memfit_sim::replay;
 use memfit_trace::Reason;
 use std::path::Path;
@@ -18,7 +18,7 @@ pub fn run(args: &TraceVerifyArgs) -> Result<i32, Failure> {
         match verify(path) {
             Ok(text) => crate::print(&text)?,
             Err(failure) => {
-                eprintln!("{failure}");
+                tell(&failure.message);
                 code = 1;
             }
         }
