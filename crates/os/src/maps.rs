@@ -1,6 +1,6 @@
 //! Mappings of another process, and which of their pages are present.
 
-use crate::procfs;
+use crate::procfs::{self, Program};
 use memfit_wire::pagemap::{
     Region, Scan, PAGEMAP_SCAN, PAGE_IS_ACCESSED, PAGE_IS_GUARD, PAGE_IS_PFNZERO, PAGE_IS_PRESENT, PAGE_IS_SWAPPED,
 };
@@ -74,17 +74,25 @@ fn anonymous(name: &str) -> bool {
 /// Whether the kernel answers PROCMAP_QUERY (Linux 6.11), which tells the mapping of an address.
 /// Tried once.
 pub fn can_ask() -> bool {
-    // struct procmap_query: size, flags, address; the rest is for the answer.
-    const WORDS: usize = 13;
-    const PROCMAP_QUERY: libc::c_ulong = 0xc068_6611;
     static FOUND: OnceLock<bool> = OnceLock::new();
     *FOUND.get_or_init(|| {
-        let mut query = [0u64; WORDS];
-        (query[0], query[2]) = (size_of_val(&query) as u64, &raw const query as u64);
-        // SAFETY: a valid procmap_query.
-        let ask = |maps: File| unsafe { libc::ioctl(maps.as_raw_fd(), PROCMAP_QUERY, query.as_mut_ptr()) } == 0;
-        File::open("/proc/self/maps").is_ok_and(ask)
+        let here = 0u8;
+        File::open("/proc/self/maps").is_ok_and(|maps| ask(&maps, &raw const here as u64).is_ok())
     })
+}
+
+/// Start and end of the mapping with an address.
+fn ask(maps: &File, address: u64) -> io::Result<(u64, u64)> {
+    // struct procmap_query: size, flags, address; then the answer: start, end and more.
+    const WORDS: usize = 13;
+    const PROCMAP_QUERY: libc::c_ulong = 0xc068_6611;
+    let mut query = [0u64; WORDS];
+    (query[0], query[2]) = (size_of_val(&query) as u64, address);
+    // SAFETY: a valid procmap_query.
+    match unsafe { libc::ioctl(maps.as_raw_fd(), PROCMAP_QUERY, query.as_mut_ptr()) } {
+        0 => Ok((query[3], query[4])),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Two hexadecimal addresses with a hyphen between.
@@ -252,6 +260,8 @@ fn with_line(smaps: &str, key: &str, holds: impl Fn(&str) -> bool) -> Vec<(u64, 
 #[derive(Debug)]
 pub struct Maps {
     pid: i32,
+    /// The program whose mappings it shows.
+    program: Option<Program>,
     file: File,
     text: String,
 }
@@ -259,17 +269,40 @@ pub struct Maps {
 impl Maps {
     /// Opens the file of a process.
     pub fn open(pid: i32) -> io::Result<Maps> {
-        Ok(Maps { pid, file: procfs::open_memory(pid, "maps")?, text: String::new() })
+        let program = procfs::program(pid);
+        Ok(Maps { pid, program, file: procfs::open_memory(pid, "maps")?, text: String::new() })
     }
 
     /// Reads the current text.
     pub fn read(&mut self) -> io::Result<&str> {
         if self.try_to().is_err() {
-            // The thread whose file it is may have ended, and others live.
-            self.file = procfs::open_memory(self.pid, "maps")?;
+            // The thread whose file it is may have ended, and others live. If the process has
+            // called exec or ended, its pid is another program's.
+            let file = procfs::open_memory(self.pid, "maps")?;
+            if self.program.is_none() || procfs::program(self.pid) != self.program {
+                return Err(io::Error::from_raw_os_error(libc::ESRCH));
+            }
+            self.file = file;
             self.try_to()?;
         }
         Ok(&self.text)
+    }
+
+    /// Start and end of the mapping with an address; `None` if there is none.
+    ///
+    /// # Errors
+    /// As the kernel gives them: `ESRCH` when the memory is gone.
+    pub fn mapping_at(&mut self, address: u64) -> io::Result<Option<(u64, u64)>> {
+        if can_ask() {
+            return match ask(&self.file, address) {
+                Ok(found) => Ok(Some(found)),
+                Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
+                Err(error) => Err(error),
+            };
+        }
+        self.try_to()?;
+        let ranges = self.text.lines().filter_map(|line| parse_range(line.split(' ').next()?));
+        Ok(ranges.into_iter().find(|(start, end)| (*start..*end).contains(&address)))
     }
 
     fn try_to(&mut self) -> io::Result<()> {
@@ -279,6 +312,12 @@ impl Maps {
         self.file.read_to_end(&mut bytes)?;
         self.text = procfs::text_of(bytes);
         Ok(())
+    }
+}
+
+impl AsFd for Maps {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
     }
 }
 

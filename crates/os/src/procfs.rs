@@ -430,12 +430,6 @@ impl ThreadStatus {
         self.value("State:")?.chars().next()
     }
 
-    /// Its real, effective and saved user id.
-    pub fn users(&self) -> Option<[u32; 3]> {
-        let mut ids = self.value("Uid:")?.split_whitespace().map(|id| id.parse().ok());
-        Some([ids.next()??, ids.next()??, ids.next()??])
-    }
-
     /// The signals that it blocks, as a mask.
     pub fn blocked_signals(&self) -> Option<u64> {
         u64::from_str_radix(self.value("SigBlk:")?, 16).ok()
@@ -476,6 +470,21 @@ fn argument_ranges(stat: &str) -> Vec<(u64, u64)> {
     let range = |n| Some((field(n)?, field(n + 1)?));
     let is_one = |&(start, end): &(u64, u64)| start != 0 && start < end && end - start <= MOST;
     [48, 50].into_iter().filter_map(range).filter(is_one).collect()
+}
+
+/// What only one program has: when its process started, in clock ticks since boot, and where the
+/// stack of its first thread began, which is random.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Program {
+    start_ticks: u64,
+    start_stack: u64,
+}
+
+/// The program of a process. `None` when it is gone, or without permission.
+pub fn program(pid: i32) -> Option<Program> {
+    let stat = read_memory(pid, "stat").ok()?;
+    let field = |n| stat_field(&stat, n)?.parse::<u64>().ok();
+    Some(Program { start_ticks: field(22)?, start_stack: field(28).filter(|at| *at != 0)? })
 }
 
 /// Where the stack of a process's first thread began. `None` when it is gone, or without

@@ -147,7 +147,19 @@ impl Default for Inbox {
 }
 
 impl Uffd {
-    /// Takes over a descriptor from a stub. It may be any file: every later call checks.
+    /// Takes over a descriptor from a stub.
+    ///
+    /// # Errors
+    /// If it is another file: a call on that could block its thread for ever.
+    pub fn received(fd: OwnedFd) -> io::Result<Uffd> {
+        let kind = std::fs::read_link(format!("/proc/thread-self/fd/{}", fd.as_raw_fd()))?;
+        match kind.as_os_str() == "anon_inode:[userfaultfd]" {
+            true => Ok(Uffd::from_fd(fd)),
+            false => Err(io::Error::other("its stub sent another file than a userfaultfd")),
+        }
+    }
+
+    /// Takes over a userfaultfd.
     pub fn from_fd(fd: OwnedFd) -> Uffd {
         // SAFETY: flags of our own descriptor. Without O_NONBLOCK a read could block its thread for
         // ever.

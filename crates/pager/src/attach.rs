@@ -7,9 +7,10 @@ use crate::detach;
 use crate::family::Family;
 use crate::fault;
 use crate::fork_children;
-use crate::forks;
+use crate::forks::{self, Expected};
 use crate::locks::Lock;
 use crate::mutant::{off, Rule};
+use crate::ownership;
 use crate::proc::{send_command, slot_offset, Broken, Identity, Proc, DOORBELL_BYTES};
 use crate::room;
 use crate::state::Shared;
@@ -46,33 +47,17 @@ pub fn attach(desk: &Desk, client: &Arc<Client>) -> std::io::Result<()> {
     }
     let fd = segment.as_fd().try_clone_to_owned()?;
     let known = known.map(|proc| proc.uffd.as_fd().try_clone_to_owned()).transpose()?;
-    let pagemap = Pagemap::open(client.pid).and_then(|pagemap| pagemap.as_fd().try_clone_to_owned());
-    let maps = desk.shared.takes_read_only().then(|| procfs::open_memory(client.pid, "maps").map(OwnedFd::from));
-    // Looked at after the files are open: they stay those of this program.
-    if !has_rights_of_peer(client) {
-        client.stage.store(REFUSED, Relaxed);
-        return Err(other("it has other rights than when it connected to the pager".into()));
-    }
     if client.stage.compare_exchange(IDLE, ATTACHING, SeqCst, SeqCst).is_err() {
         // It is being detached.
         return Ok(());
     }
     let mut command = Command { kind: ATTACH, segment_bytes: segment.bytes() as u64, ..Command::default() };
-    let lend =
-        |kind, fd: BorrowedFd<'_>| send_command(&client.socket, &Command { kind, ..Command::default() }, Some(fd));
     if let Some(uffd) = &known {
         command.flags = WITH_UFFD;
         fork_children::lend(client, uffd.as_fd());
     } else if let Some(device) = &desk.device {
         command.flags = WITH_DEVICE;
-        lend(LEND, device.as_fd());
-    }
-    // If it cannot be opened, the process will not be paged: see `identity`.
-    if let Ok(pagemap) = pagemap {
-        lend(PAGEMAP, pagemap.as_fd());
-    }
-    if let Some(Ok(maps)) = maps {
-        lend(MAPS, maps.as_fd());
+        lend(client, LEND, device.as_fd());
     }
     if !desk.fork_events {
         command.flags |= ANNOUNCE_FORKS;
@@ -85,18 +70,8 @@ pub fn attach(desk: &Desk, client: &Arc<Client>) -> std::io::Result<()> {
     Ok(())
 }
 
-/// False if the process has more rights than whoever connected for it: the program can have passed
-/// the connection to another process, and have become a setuid program. With the files that the
-/// pager lends, the other end would see where that one has its memory.
-fn has_rights_of_peer(client: &Client) -> bool {
-    let Ok((peer, _)) = seqpacket::peer(client.socket.as_fd()) else { return false };
-    let users = procfs::ThreadStatus::of(client.pid, client.pid).and_then(|status| status.users());
-    users.is_none_or(|users| covers(peer, users))
-}
-
-/// Whether a user may have all rights of a process with these real, effective and saved users.
-fn covers(user: u32, users: [u32; 3]) -> bool {
-    user == 0 || users == [user; 3]
+fn lend(client: &Client, kind: u32, fd: BorrowedFd<'_>) {
+    send_command(&client.socket, &Command { kind, ..Command::default() }, Some(fd));
 }
 
 /// Begins to page a process whose stub is ready. A fork child is served once all changes are known
@@ -151,33 +126,26 @@ pub fn cannot_inherit(desk: &Desk, client: &Client, why: &str) {
 fn manage(desk: &Arc<Desk>, client: &Arc<Client>, message: &FromStub, fd: Option<OwnedFd>) -> std::io::Result<()> {
     let shared = &desk.shared;
     let segment = client.segment.lock().clone().ok_or_else(|| std::io::Error::other("no segment"))?;
-    let identity = identity(client, message, &segment)?;
+    let (identity, mut later_maps) = identity(client, message, &segment)?;
+    let mut take_over = |uffd: &Uffd| {
+        register_own(uffd, message)?;
+        let proved = ownership::prove(uffd, message.window[0], [&mut identity.maps.lock(), &mut later_maps]);
+        // After an exec the process has other memory.
+        proved.map_err(|error| if uffd.gone() { gone() } else { error })
+    };
     // The userfaultfd of a fork child came with its parent's event.
     let known = client.proc.lock().clone();
     let expected = client.expected.lock().clone();
     let (proc, new_thread) = match known {
         Some(proc) => {
-            register_own(&proc.uffd, message)?;
+            take_over(&proc.uffd)?;
             (proc, None)
         }
         None => {
             // Before the userfaultfd reports forks: they wait until somebody reads that.
             let thread = FaultThread::make()?;
-            let kick = Arc::new(EventFd::new()?);
-            let uffd = Uffd::from_fd(fd.ok_or_else(|| std::io::Error::other("the stub sent no descriptor"))?);
-            let forks = if desk.fork_events { uffd::EVENT_FORK } else { 0 };
-            let accesses = if shared.uses_accessed_bits() { uffd::ACCESSES } else { 0 };
-            uffd.handshake(uffd::REQUIRED | forks | accesses)?;
-            register_own(&uffd, message)?;
-            // Nothing fails from here on that would leave the number taken.
-            let family = expected.as_ref().map_or_else(Family::default, |e| e.family.of_child());
-            let (id, area) = expected.as_ref().map(|e| (e.id, e.area)).unwrap_or_else(|| {
-                let mut state = shared.lock();
-                let numbers = state.core.add_process((shared.budget.sizes.staging / 4096) as u32);
-                shared.apply_effects(state);
-                numbers
-            });
-            (Arc::new(Proc::new(id, area, uffd, kick, family)), Some(thread))
+            let fd = fd.ok_or_else(|| std::io::Error::other("the stub sent no descriptor"))?;
+            (new_proc(desk, expected.as_ref(), fd, take_over)?, Some(thread))
         }
     };
     let fresh = new_thread.is_some();
@@ -201,6 +169,10 @@ fn manage(desk: &Arc<Desk>, client: &Arc<Client>, message: &FromStub, fd: Option
         None => {}
     }
     proc.network.store(procfs::network(client.pid), Relaxed);
+    lend(client, PAGEMAP, identity.pagemap.as_fd());
+    if shared.takes_read_only() {
+        lend(client, MAPS, later_maps.as_fd());
+    }
     let _ = proc.identity.set(identity);
     *client.proc.lock() = Some(Arc::clone(&proc));
     // From here on its place in the core is the process's, not the expected child's.
@@ -221,10 +193,36 @@ fn manage(desk: &Arc<Desk>, client: &Arc<Client>, message: &FromStub, fd: Option
     Ok(())
 }
 
+/// A process with the userfaultfd that its stub sent, after `take_over` of that.
+fn new_proc(
+    desk: &Desk,
+    expected: Option<&Arc<Expected>>,
+    fd: OwnedFd,
+    take_over: impl FnOnce(&Uffd) -> std::io::Result<()>,
+) -> std::io::Result<Arc<Proc>> {
+    let shared = &desk.shared;
+    let kick = Arc::new(EventFd::new()?);
+    let uffd = Uffd::received(fd)?;
+    let forks = if desk.fork_events { uffd::EVENT_FORK } else { 0 };
+    let accesses = if shared.uses_accessed_bits() { uffd::ACCESSES } else { 0 };
+    uffd.handshake(uffd::REQUIRED | forks | accesses)?;
+    take_over(&uffd)?;
+    // Nothing fails from here on that would leave the number taken.
+    let family = expected.map_or_else(Family::default, |e| e.family.of_child());
+    let (id, area) = expected.map(|e| (e.id, e.area)).unwrap_or_else(|| {
+        let mut state = shared.lock();
+        let numbers = state.core.add_process((shared.budget.sizes.staging / 4096) as u32);
+        shared.apply_effects(state);
+        numbers
+    });
+    Ok(Arc::new(Proc::new(id, area, uffd, kick, family)))
+}
+
 /// Registers what the stub has mapped for the pager.
 fn register_own(uffd: &Uffd, message: &FromStub) -> std::io::Result<()> {
-    uffd.probe_at(message.window[0]);
-    register(uffd, message.window[0], message.window[1] - message.window[0])?;
+    let (start, end) = ownership::checked_window(message.window)?;
+    uffd.probe_at(start);
+    register(uffd, start, end - start)?;
     if message.beacon != 0 {
         register(uffd, message.beacon, 4096)?;
     }
@@ -251,17 +249,20 @@ fn gone() -> std::io::Error {
     std::io::Error::from_raw_os_error(libc::ESRCH)
 }
 
-fn identity(client: &Client, message: &FromStub, segment: &Arc<Segment>) -> std::io::Result<Identity> {
-    let pages = |at: u64, bytes: u64| (at, if at == 0 { 0 } else { at + bytes });
+/// What is known of the process that has the client's pid now, and its mappings once more, opened
+/// last: see [`ownership`].
+fn identity(client: &Client, message: &FromStub, segment: &Arc<Segment>) -> std::io::Result<(Identity, Maps)> {
+    let pages = |at: u64, bytes: u64| (at, if at == 0 { 0 } else { at.saturating_add(bytes) });
     let ranges = [message.stack, message.segment, message.window, message.image].map(|[s, e]| (s, e));
-    Ok(Identity {
+    let maps = Maps::open(client.pid)?;
+    let identity = Identity {
         pid: client.pid,
         start_ticks: proctree::read_stat(client.pid).ok_or_else(gone)?.start_ticks,
         tid: client.tid,
         socket: Arc::clone(&client.socket),
         segment: Arc::clone(segment),
         pagemap: Pagemap::open(client.pid)?,
-        maps: Lock::new(Maps::open(client.pid)?),
+        maps: Lock::new(maps),
         adopted: AtomicBool::new(false),
         droppable: OnceLock::new(),
         reservation: AtomicU64::new(message.reservation[0]),
@@ -271,7 +272,8 @@ fn identity(client: &Client, message: &FromStub, segment: &Arc<Segment>) -> std:
             .chain([pages(message.beacon, 4096), pages(message.doorbell, DOORBELL_BYTES)])
             .collect(),
         arguments: procfs::arguments(client.pid),
-    })
+    };
+    Ok((identity, Maps::open(client.pid)?))
 }
 
 /// A thread that waits for the process whose faults and events it will serve.
@@ -337,16 +339,4 @@ pub fn remove_process(shared: &Arc<Shared>, proc: &Arc<Proc>) {
 /// `/dev/userfaultfd` as a descriptor to lend.
 pub fn open_device() -> Option<OwnedFd> {
     uffd::device().ok().map(OwnedFd::from)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_connection_does_not_stand_for_a_program_with_more_rights() {
-        assert!(covers(1000, [1000; 3]) && covers(0, [1000; 3]) && covers(0, [0; 3]));
-        // A setuid program, also one that has put its rights off for a while.
-        assert!(!covers(1000, [1000, 0, 0]) && !covers(1000, [1000, 1000, 0]) && !covers(1000, [0; 3]));
-    }
 }

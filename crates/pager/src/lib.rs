@@ -38,6 +38,7 @@ mod observe;
 mod oom;
 mod outbox;
 mod own_uffd;
+mod ownership;
 mod pressure;
 mod proc;
 mod quarantine;

@@ -3,15 +3,15 @@
 //!
 //! A path is valid there. But a sudden death leaves a path behind, so the pager makes the socket
 //! only when a program says that it is about to enter such a namespace. The directory is private to
-//! the user, and until it exists only the environment of the tree has its name: nobody else can
-//! have made it.
+//! the user. Until it exists only the environment of the tree has its name. A program of the tree
+//! can put something else there: then there is no socket, and nothing else is removed.
 
 use crate::locks::{rank, Lock};
 use memfit_os::seqpacket;
 use memfit_wire::PLACE_SOCKET;
-use std::fs::{self, DirBuilder};
+use std::fs::{self, DirBuilder, File};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// The directory, and the socket once it is needed.
@@ -57,8 +57,30 @@ fn socket(dir: &Path) -> PathBuf {
     path.into()
 }
 
-/// Removes the directory if it exists; usable after the pager's death.
+/// Removes the directory if it exists; usable after the pager's death. A link of that name is not
+/// followed.
 pub fn remove(dir: &Path) {
-    let _ = fs::remove_file(socket(dir));
+    let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW;
+    let Ok(directory) = File::options().read(true).custom_flags(flags).open(dir) else { return };
+    let _ = fs::remove_file(socket(Path::new(&format!("/proc/thread-self/fd/{}", directory.as_raw_fd()))));
     let _ = fs::remove_dir(dir);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_link_names_stays() {
+        let own = std::env::temp_dir().join(format!("memfit-netns-{}", std::process::id()));
+        let (victim, place) = (own.join("victim"), own.join("place"));
+        fs::create_dir_all(&victim).unwrap();
+        fs::write(victim.join("s"), "a file").unwrap();
+        std::os::unix::fs::symlink(&victim, &place).unwrap();
+        remove(&place);
+        assert!(victim.join("s").exists() && place.is_symlink());
+        remove(&victim);
+        assert!(!victim.exists());
+        fs::remove_dir_all(own).unwrap();
+    }
 }

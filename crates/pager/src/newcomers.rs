@@ -262,6 +262,8 @@ fn first_message(desk: &Arc<Desk>, Pending { socket, .. }: Pending) {
     };
     match parse(&packet.bytes) {
         Some(_) if !may_join(desk, uid, pid) => say_bye(&socket),
+        // It has handed its end to another process, and its pid may be a stranger's.
+        Some(_) if !seqpacket::peer_lives(socket.as_fd()) => say_bye(&socket),
         Some(hello) if hello.kind == HELLO => add_client(desk, socket, pid, &hello),
         Some(greeting) if greeting.kind == GREETING => add_dormant(desk, &socket, pid, &greeting),
         Some(request) if request.kind == NETNS_FALLBACK => {

@@ -424,7 +424,7 @@ fn stay(flags: u32) {
 
 fn serve(socket: i32) -> ! {
     let mut taker: Option<Taker> = None;
-    let (mut lent, mut pagemap, mut maps) = (-1, -1, -1);
+    let mut lent = -1;
     // In an announced fork child the thread that forked holds the fork lock.
     let told = TOKEN.load(Relaxed) != 0;
     let mut doorbell = 0;
@@ -454,8 +454,7 @@ fn serve(socket: i32) -> ! {
                     fork::served();
                 }
             }
-            PAGEMAP => close(replace(&mut pagemap, fd)),
-            MAPS => close(replace(&mut maps, fd)),
+            PAGEMAP | MAPS => close(borrow(taker.as_mut(), command.kind, fd)),
             ATTACH => {
                 if STATE.compare_exchange(IDLE, PAGED, AcqRel, Relaxed).is_err() {
                     leave_thread();
@@ -465,8 +464,8 @@ fn serve(socket: i32) -> ! {
                     // Until SERVED: a fork before that would not be announced.
                     fork::lock();
                 }
-                taker = attach(socket, &command, fd, lent, &mut doorbell).map(|taker| Taker { pagemap, maps, ..taker });
-                (lent, pagemap, maps) = (-1, -1, -1);
+                taker = attach(socket, &command, fd, lent, &mut doorbell);
+                lent = -1;
                 if taker.is_none() && locks {
                     fork::unlock();
                 }
@@ -518,6 +517,16 @@ fn end_detached(quiet: bool, held: bool) -> ! {
     // The thread that forked may wait still.
     fork::served();
     leave_thread();
+}
+
+/// Takes a file of /proc that the pager lends, once it knows whose memory the userfaultfd is for.
+/// Returns the one to close.
+fn borrow(taker: Option<&mut Taker>, kind: u32, fd: i32) -> i32 {
+    match taker {
+        Some(taker) if kind == PAGEMAP => replace(&mut taker.pagemap, fd),
+        Some(taker) => replace(&mut taker.maps, fd),
+        None => fd,
+    }
 }
 
 fn answer(socket: i32, kind: u32, error: u32) {

@@ -108,7 +108,7 @@ const START: &[Call] = &[
     call(sys::SOCKET, [1, 0o2000005, 0]),
     call(sys::CONNECT, [FD, AT, 40]),
     Call(sys::GETSOCKOPT, [FD, 1, 17, AT, AT, 0], false),
-    call(sys::GETEUID, [0; 3]),
+    call(sys::GETRESUID, [AT, AT, AT]),
     Call(sys::GETPRIORITY, [0; 6], true),
     Call(sys::SCHED_SETATTR, [0, AT, 0, 0, 0, 0], true),
     call(sys::MADVISE, [AT, PAGE_BYTES, 22]),

@@ -51,13 +51,23 @@ fn place_socket() -> Option<[u8; PLACE_ROOM]> {
     Some(path)
 }
 
-/// Pager and launcher are dead, so nobody else removes the socket.
+/// Pager and launcher are dead, so nobody else removes the socket. A program of the tree can have
+/// made the directory, or a link to another one.
 pub fn remove_place() {
+    const AT_FDCWD: usize = -100i32 as usize;
+    // O_PATH | O_NOFOLLOW | O_DIRECTORY | O_CLOEXEC.
+    const DIRECTORY: usize = 0o12600000;
     if let Some(mut path) = place_socket() {
-        // SAFETY: paths that end with a null.
+        let name = PLACE_LEN.load(Relaxed) + 1;
+        path[name - 1] = 0;
+        // SAFETY: names that end with a null.
         unsafe {
-            syscall!(sys::UNLINK, path.as_ptr());
-            path[PLACE_LEN.load(Relaxed)] = 0;
+            let directory = syscall!(sys::OPENAT, AT_FDCWD, path.as_ptr(), DIRECTORY);
+            if directory < 0 {
+                return;
+            }
+            syscall!(sys::UNLINKAT, directory, path.as_ptr().add(name), 0);
+            syscall!(sys::CLOSE, directory);
             syscall!(sys::RMDIR, path.as_ptr());
         }
     }
@@ -220,7 +230,8 @@ pub fn close(socket: i32) {
     unsafe { syscall!(sys::CLOSE, socket) };
 }
 
-/// Whether the other end belongs to root or to the user of this process. Any user can bind the name
+/// Whether the other end belongs to root or to the only user of this process: a program with a
+/// saved user of more rights is not the user's that it has for a moment. Any user can bind the name
 /// of a pager that has ended, or make its directory, and whoever listens there gets the memory of
 /// this process.
 fn is_trusted(socket: i32) -> bool {
@@ -228,12 +239,14 @@ fn is_trusted(socket: i32) -> bool {
     // Pid, uid, gid.
     let mut peer = [u32::MAX; 3];
     let mut bytes = size_of::<[u32; 3]>() as u32;
-    // SAFETY: the kernel writes at most that many bytes.
-    let (failed, own) = unsafe {
+    let (mut real, mut effective, mut saved) = (u32::MAX, u32::MAX, u32::MAX);
+    // SAFETY: the kernel writes at most that many bytes, and the three numbers.
+    let failed = unsafe {
         let peer = peer.as_mut_ptr();
-        (syscall!(sys::GETSOCKOPT, socket, SOL_SOCKET, SO_PEERCRED, peer, &raw mut bytes), syscall!(sys::GETEUID))
+        syscall!(sys::GETSOCKOPT, socket, SOL_SOCKET, SO_PEERCRED, peer, &raw mut bytes) != 0
+            || syscall!(sys::GETRESUID, &raw mut real, &raw mut effective, &raw mut saved) != 0
     };
-    failed == 0 && (peer[1] == 0 || peer[1] as usize == own as usize)
+    !failed && (peer[1] == 0 || [real, effective, saved] == [peer[1]; 3])
 }
 
 #[repr(C)]

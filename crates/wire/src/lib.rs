@@ -16,7 +16,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 pub const PAGE_BYTES: usize = 4096;
 
 /// Protocol version. Pager and stub refuse any other.
-pub const VERSION: u32 = 13;
+pub const VERSION: u32 = 14;
 /// First word of each message from the stub: "memF".
 pub const MAGIC: u32 = 0x466d_656d;
 
@@ -129,11 +129,11 @@ pub const OWN_UFFD: u32 = 17;
 /// [`FromStub::token`] cannot have a stub thread. After the answer it kills itself.
 pub const NO_THREAD: u32 = 24;
 
-/// Pager to stub: /proc/PID/pagemap of the process, for the ATTACH that follows.
+/// Pager to stub: /proc/PID/pagemap of the process, after ATTACHED and before the first batch.
 pub const PAGEMAP: u32 = 14;
 
-/// Pager to stub: /proc/PID/maps of the process, for the ATTACH that follows, where the kernel
-/// supports PROCMAP_QUERY. The stub then also takes pages of read-only mappings, and the pager
+/// Pager to stub: /proc/PID/maps of the process, as [`PAGEMAP`], where the kernel supports
+/// PROCMAP_QUERY. The stub then also takes pages of read-only mappings, and the pager
 /// registers each range for write protection as well.
 pub const MAPS: u32 = 20;
 

@@ -325,3 +325,17 @@ fn a_process_cannot_take_the_userfaultfd_of_another() {
     let Some(bench) = program("thief", include_str!("../workloads/thief.c")) else { return };
     same(&bench, &format!("./program {} {}", memfit_wire::MAGIC, memfit_wire::VERSION), FORKS);
 }
+
+/// A process hands its connection to the pager to another one, and runs another program by then:
+/// perhaps one with more rights.
+#[test]
+fn a_process_cannot_stand_for_another_program() {
+    let Some(bench) = program("impostor", include_str!("../workloads/impostor.c")) else { return };
+    let line = format!("env -u LD_PRELOAD ./program {} {}; wait", memfit_wire::MAGIC, memfit_wire::VERSION);
+    let (ran, _) = bench.managed(&line, 64 << 20);
+    let out = String::from_utf8_lossy(&ran.out).into_owned();
+    let mut lines: Vec<&str> = out.lines().collect();
+    lines.sort_unstable();
+    assert_contents_eq!((ran.code, &*lines), (Some(0), &["lent: 0", "lives"][..]), "{}", ran.err);
+    assert!(ran.err.contains("its userfaultfd is that of another process"), "{}", ran.err);
+}
