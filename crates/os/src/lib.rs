@@ -14,6 +14,7 @@ pub mod probe;
 pub mod process;
 pub mod procfs;
 pub mod proctree;
+pub mod program;
 pub mod sched;
 pub mod seqpacket;
 pub mod signal_probe;

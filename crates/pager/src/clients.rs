@@ -166,6 +166,7 @@ impl Client {
             compressed: proc.as_ref().is_some_and(|proc| proc.counters.compressed.load(Relaxed)),
             waits: rss.mapped > 0 && proc.as_ref().is_some_and(|proc| proc.held.load(Relaxed)),
             background: self.standing.load(Relaxed) != background::FOREGROUND,
+            why_not_paged: None,
         }
     }
 }
@@ -285,6 +286,14 @@ pub fn from_client(desk: &Arc<Desk>, client: &Arc<Client>) {
     manage_ready(desk, client);
 }
 
+/// Keeps the row of a process that has ended, for the statistics.
+pub fn remember(desk: &Desk, row: Process) {
+    let mut past = desk.past.lock();
+    if past.len() < PAST_MAX {
+        past.push(Process { resident_bytes: 0, running: false, ..row });
+    }
+}
+
 /// A process or its stub has ended.
 pub fn remove_client(desk: &Desk, client: &Arc<Client>) {
     client.gone.store(true, Relaxed);
@@ -295,10 +304,7 @@ pub fn remove_client(desk: &Desk, client: &Arc<Client>) {
         proc.dead.store(true, Relaxed);
         proc.kick.raise();
     }
-    let mut past = desk.past.lock();
-    if past.len() < PAST_MAX {
-        past.push(Process { resident_bytes: 0, running: false, ..client.row() });
-    }
+    remember(desk, client.row());
     let mut clients = desk.clients.lock();
     clients.retain(|c| !Arc::ptr_eq(c, client));
     desk.shared.room.clients.store(clients.len(), Relaxed);

@@ -56,6 +56,8 @@ pub struct Desk {
     pub past: Lock<Vec<Process>, { rank::PAST }>,
     /// Processes without a stub whose reason is known.
     pub detached: Lock<Detached, { rank::DETACHED }>,
+    /// Rows of processes that are not clients, as the monitor has seen them last.
+    pub unpaged: Lock<Vec<Process>, { rank::UNPAGED }>,
     /// Threads that have stub threads made (see [`crate::wake`]).
     pub wakers: Standby,
     /// Set if the run is recorded.

@@ -181,6 +181,7 @@ fn start(mut config: Config) -> Result<Arc<control::Desk>, (String, i32)> {
         over: false.into(),
         past: Lock::new(Vec::new()),
         detached: Lock::default(),
+        unpaged: Lock::default(),
         // Two threads have the stub thread of a process made.
         wakers: Standby::new("wake", 2, 256 << 10),
         recording,

@@ -7,7 +7,7 @@ use crate::adopt::{self, Extent};
 use crate::attach::attach_or_warn;
 use crate::automatic::UseSampler;
 use crate::background;
-use crate::clients::{Client, DORMANT, IDLE, MANAGED, REFUSED};
+use crate::clients::{self, Client, DORMANT, IDLE, MANAGED, REFUSED};
 use crate::control::Desk;
 use crate::detach::{self, Why};
 use crate::fork_children;
@@ -253,8 +253,14 @@ impl Monitor {
         // An unmanaged process may have said hello since it was found.
         let known = total;
         self.unmanaged.retain(|&pid, unmanaged| {
-            !clients.iter().any(|c| c.pid == pid && !c.gone.load(Relaxed))
-                && unmanaged.bytes().map(|bytes| total += bytes).is_some()
+            if clients.iter().any(|c| c.pid == pid && !c.gone.load(Relaxed)) {
+                return false;
+            }
+            let lives = unmanaged.bytes().map(|bytes| total += bytes).is_some();
+            if !lives {
+                unmanaged.row.take().into_iter().for_each(|row| clients::remember(&desk, row));
+            }
+            lives
         });
         // The pager's own figure includes the frames; staging counts once, here.
         let staging = u64::from(shared.lock().core.staging_allocated()) * 4096;

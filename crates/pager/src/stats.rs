@@ -1,5 +1,6 @@
 //! What a run did: the statistics (`schema`), one line for people, fault latencies.
 
+use crate::clients::{Client, REFUSED};
 use crate::config::{Order, ToPager};
 use crate::control::Desk;
 use crate::meters::CodecCount;
@@ -10,7 +11,7 @@ use memfit_core::{Counters, Source};
 use memfit_stats::{BySource, Codec, Evictions, Exit, FaultLatency, Faults, Files, Lock, Memory, Monitor, Now};
 use memfit_stats::{Pages, Pool, Process, Quantiles, Rejected, Stats, Swap, Transitions, SOURCES};
 use serde::Deserialize;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
@@ -178,12 +179,20 @@ pub struct Question {
 fn processes(desk: &Desk, brief: bool) -> Vec<Process> {
     let mut past = desk.past.lock().clone();
     let clients = desk.clients.lock().clone();
+    let known: HashSet<i32> = clients.iter().map(|client| client.pid).collect();
     if brief {
-        let running: HashSet<i32> = clients.iter().map(|client| client.pid).collect();
-        past.retain(|row| running.contains(&row.pid));
+        past.retain(|row| known.contains(&row.pid));
     }
+    let mut unpaged = desk.unpaged.lock().clone();
+    unpaged.retain(|row| !known.contains(&row.pid));
+    let why: HashMap<i32, &str> = desk.detached.lock().why.iter().map(|(&pid, why)| (pid, why.text())).collect();
+    let of_client = |client: &Arc<Client>| {
+        let refused = client.stage.load(Relaxed) == REFUSED;
+        let why = why.get(&client.pid).copied().unwrap_or("a warning of the run says why");
+        Process { why_not_paged: refused.then(|| why.to_owned()), ..client.row() }
+    };
     let mut rows: BTreeMap<i32, Process> = BTreeMap::new();
-    for new in past.into_iter().chain(clients.iter().map(|client| client.row())) {
+    for new in past.into_iter().chain(unpaged).chain(clients.iter().map(of_client)) {
         let row = rows.entry(new.pid).or_default();
         *row = Process {
             peak_total_bytes: row.peak_total_bytes.max(new.peak_total_bytes),

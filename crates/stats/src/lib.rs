@@ -284,6 +284,7 @@ schema! {
         paged: bool = "whether it was ever paged",
         background: bool = "whether it is in the background (`memfit bg`)",
         waits: bool = "whether its page faults wait for its turn now (`--turns`)",
+        why_not_paged: Option<String> = "why its memory cannot be evicted; null: it can, or it is not known yet",
         compressed: bool = "whether the pool took its pages when it last gave some (`admission.need_permille`)",
         resident_bytes: u64 = "its memory now",
         peak_total_bytes: u64 = "its memory at most",
@@ -299,12 +300,13 @@ impl Process {
     /// Its name for a list, without control characters.
     #[must_use]
     pub fn title(&self) -> String {
-        let state = match (self.background, self.waits) {
-            (true, _) => " (background)",
-            (_, true) => " (waits for its turn)",
-            _ => "",
+        let state = match (&self.why_not_paged, self.background, self.waits) {
+            (Some(why), ..) => format!(" (not paged: {why})"),
+            (_, true, _) => " (background)".into(),
+            (.., true) => " (waits for its turn)".into(),
+            _ => String::new(),
         };
-        self.comm.replace(char::is_control, " ") + state
+        self.comm.replace(char::is_control, " ") + &state
     }
 }
 

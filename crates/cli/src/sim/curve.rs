@@ -32,8 +32,8 @@ impl Found {
     }
 }
 
-/// Finds where the bound is crossed: from the answer's budget up, all tried budgets keep it. Not for
-/// yardsticks, which have no times.
+/// Finds where the bound is crossed: from the answer's budget up, all tried budgets keep it. Not
+/// for yardsticks, which have no times.
 pub fn find(rows: &[Row], bound: f64) -> Vec<Found> {
     let mut all: Vec<Found> = Vec::new();
     for row in rows.iter().filter(|row| !row.counted) {

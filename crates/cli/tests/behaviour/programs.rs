@@ -240,17 +240,17 @@ fn redis_saves_in_a_child() {
     bench.same_bgsave();
 }
 
-fn unmanaged(name: &str, compiler: &[&str], bits: u32) {
+fn unmanaged(name: &str, compiler: &[&str], bits: u32, why: &str) {
     let Some(bench) = Bench::new(name, &[compiler[0], PYTHON]) else { return };
     let Some(_) = bench.compile(compiler, name, include_str!("../workloads/unmanaged.c")) else { return };
     let mut run = memfit_command();
     run.arg("run");
-    runs_unmanaged(&bench, run, name, bits);
+    runs_unmanaged(&bench, run, (name, why), bits);
 }
 
 /// A program that cannot be paged runs as without memfit, two at a time as well; memfit names it
-/// once, and says nothing else.
-fn runs_unmanaged(bench: &Bench, run: Command, name: &str, bits: u32) {
+/// once with the reason, and says nothing else.
+fn runs_unmanaged(bench: &Bench, run: Command, (name, why): (&str, &str), bits: u32) {
     let line = format!("./{name} && ./{name} & ./{name}; wait $!");
     let plain = bench.plain(&line);
     let out = String::from_utf8_lossy(&plain.out).into_owned();
@@ -260,8 +260,10 @@ fn runs_unmanaged(bench: &Bench, run: Command, name: &str, bits: u32) {
     let found = String::from_utf8_lossy(&managed.out);
     assert_contents_eq!((managed.code, &*found), (Some(0), &*out), "{}", managed.err);
     let lines: Vec<&str> = managed.err.lines().collect();
-    let named = lines.len() == 1 && lines[0].starts_with("memfit: not paged, but counted: ") && lines[0].contains(name);
-    assert!(named, "exactly one warning that names {name} is wanted: {lines:#?}");
+    assert_eq!(lines, [format!("memfit: not paged, but counted: {name} ({why})")]);
+    let processes = stats.json["processes"].as_array().unwrap();
+    let listed = |row: &serde_json::Value| row["comm"] == name && row["why_not_paged"] == why && row["paged"] == false;
+    assert!(processes.iter().any(listed), "{:#}", stats.json);
     assert_eq!(stats.json["warnings"].as_array().map(Vec::len), Some(1), "{:#}", stats.json);
     // memfit counts it: two at a time, 8 MiB each.
     assert!(stats.number("/peak/total_bytes") > 16 << 20, "{:#}", stats.json);
@@ -290,22 +292,22 @@ fn each_static_program_is_named() {
 
 #[test]
 fn static_programs() {
-    unmanaged("static-prog", &["gcc", "-static"], 64);
+    unmanaged("static-prog", &["gcc", "-static"], 64, "static");
 }
 
 #[test]
 fn musl_programs() {
-    unmanaged("musl-prog", &["musl-gcc"], 64);
+    unmanaged("musl-prog", &["musl-gcc"], 64, "not linked with glibc");
 }
 
 #[test]
 fn static_musl_programs() {
-    unmanaged("static-musl", &["musl-gcc", "-static"], 64);
+    unmanaged("static-musl", &["musl-gcc", "-static"], 64, "static");
 }
 
 #[test]
 fn programs_of_32_bits() {
-    unmanaged("prog32", &["gcc", "-m32"], 32);
+    unmanaged("prog32", &["gcc", "-m32"], 32, "32-bit");
 }
 
 /// The dynamic linker does not preload libmemfit.so into them.
@@ -327,5 +329,6 @@ fn setuid_programs() {
     let user = bench.user.as_ref().expect("an ordinary user's bench");
     let memfit = user.place().join("memfit");
     let run = user.becoming(&[], &[memfit.to_str().unwrap(), "run"]);
-    runs_unmanaged(&bench, run, name, 64);
+    let why = "setuid, setgid or with capabilities of its file";
+    runs_unmanaged(&bench, run, (name, why), 64);
 }

@@ -27,6 +27,7 @@ struct command {
     uint64_t segment_bytes, range[2], offset;
 };
 
+static char *volatile memory;
 static int sock;
 static uint32_t magic, version;
 
@@ -109,7 +110,8 @@ int main(int count, char **words) {
     magic = (uint32_t)strtoul(words[1], 0, 10);
     version = (uint32_t)strtoul(words[2], 0, 10);
     /* Enough to be attached. */
-    memset(malloc(4 << 20), 1, 4 << 20);
+    memory = malloc(4 << 20);
+    memset(memory, 1, 4 << 20);
     const char *name = getenv("MEMFIT_SOCKET");
     struct sockaddr_un address = {AF_UNIX};
     if (!name)
@@ -134,7 +136,8 @@ int main(int count, char **words) {
     char byte;
     /* So much that pages must leave: the pager looks at the ring of the process. */
     if (fork() == 0) {
-        memset(malloc(46 << 20), 1, 46 << 20);
+        memory = malloc(46 << 20);
+        memset(memory, 1, 46 << 20);
         sleep(4);
         _exit(0);
     }

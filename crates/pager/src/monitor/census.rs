@@ -11,7 +11,9 @@ use crate::wake;
 use crate::weigh;
 use memfit_os::procfs::{self, RssReader};
 use memfit_os::proctree::{self, ProcStat};
+use memfit_os::program;
 use memfit_os::signal_probe;
+use memfit_stats::Process;
 use memfit_wire::{Command, ALL_ENDED};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
@@ -50,6 +52,8 @@ pub(super) struct Unmanaged {
     /// Made by fork, without an exec since: what it has is its parent's, and its stub may be on its
     /// way.
     forked: bool,
+    /// Its row in the statistics, once it is known why it is not paged.
+    pub(super) row: Option<Process>,
 }
 
 impl Unmanaged {
@@ -57,6 +61,15 @@ impl Unmanaged {
     pub(super) fn bytes(&self) -> Option<u64> {
         let anon = self.rss.read().ok()?.anon;
         Some(if self.forked && self.age() < COMES_AT_ALL { 0 } else { anon })
+    }
+
+    /// Its row at this moment, if it is known why it is not paged.
+    fn row_now(&mut self) -> Option<Process> {
+        let bytes = self.rss.read().ok()?.anon;
+        let row = self.row.as_mut()?;
+        row.resident_bytes = bytes;
+        row.peak_total_bytes = row.peak_total_bytes.max(bytes);
+        Some(row.clone())
     }
 
     /// Time for which it could have said hello.
@@ -171,7 +184,7 @@ impl Monitor {
             let old = self.unmanaged.remove(&process.pid).filter(|old| old.forked == process.forked);
             let Some(mut unmanaged) = old.or_else(|| {
                 let rss = RssReader::open(process.pid).ok()?;
-                Some(Unmanaged { rss, since: Instant::now(), connects: false, forked: process.forked })
+                Some(Unmanaged { rss, since: Instant::now(), connects: false, forked: process.forked, row: None })
             }) else {
                 continue;
             };
@@ -188,24 +201,33 @@ impl Monitor {
             let late = || {
                 waited >= STUB_COMES && !unmanaged.forked && adopt::is_without_stub(process.pid, &self.desk.shared.stub)
             };
-            if let Some(why) = left {
+            let why = if let Some(why) = left {
                 if large() {
                     detach::tell(&self.desk, process.pid, &process.comm, why, false);
                 }
+                Some(why.text().to_owned())
             } else if late() || (waited >= COMES_AT_ALL && large() && has_run()) {
+                let why = why_unreached(process.pid, &self.desk.shared);
                 let of_client = unmanaged.forked && clients.iter().any(|client| client.pid == process.ppid);
-                if of_client { &mut children } else { &mut names }.push(process.comm.clone());
+                match of_client {
+                    true => children.push(process.comm.clone()),
+                    false => names.push(format!("{} ({why})", process.comm)),
+                }
+                Some(why)
+            } else {
+                None
+            };
+            if let Some(why) = why {
+                let row = unmanaged.row.get_or_insert_default();
+                let (comm, why_not_paged) = (process.comm.clone(), Some(why));
+                *row = Process { pid: process.pid, comm, why_not_paged, running: true, ..row.clone() };
             }
             seen.insert(process.pid, unmanaged);
         }
         self.unmanaged = seen;
+        *self.desk.unpaged.lock() = self.unmanaged.values_mut().filter_map(Unmanaged::row_now).collect();
         let shared = &self.desk.shared;
-        tell_of(shared, names, &mut self.unmanaged_told, |names| {
-            format!(
-                "not paged, but counted: {names} (static, setuid, musl and 32-bit programs, and those without \
-                 libmemfit.so in LD_PRELOAD or in a network namespace out of reach, cannot be)"
-            )
-        });
+        tell_of(shared, names, &mut self.unmanaged_told, |names| format!("not paged, but counted: {names}"));
         tell_of(shared, children, &mut self.children_told, |names| {
             format!(
                 "counted as if they shared nothing: fork children of {names} have not come to the pager within \
@@ -213,6 +235,16 @@ impl Monitor {
             )
         });
         Some(sharers)
+    }
+}
+
+/// Why a process has not come to the pager, as far as that shows.
+fn why_unreached(pid: i32, shared: &Shared) -> String {
+    let other_network = || procfs::network(pid) != procfs::network(std::process::id() as i32);
+    match program::without(pid, &shared.stub) {
+        Some(without) => without.to_string(),
+        None if other_network() => "in another network namespace".into(),
+        None => "its stub has not come to the pager".into(),
     }
 }
 
