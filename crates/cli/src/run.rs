@@ -10,9 +10,9 @@ use crate::preload::{self, FALLBACK_VARIABLE, SOCKET_VARIABLE};
 use crate::size_parsing::{human, Size};
 use crate::{swap, Serve};
 use memfit_core::scheme::{Classes, Scheme};
-use memfit_os::capability;
 use memfit_os::exec::Executable;
 use memfit_os::limits::{self, CgroupLimit};
+use memfit_os::probe::{self, feature};
 use memfit_os::process::{self, InheritedDescriptors, InheritedSignals};
 use memfit_os::seqpacket;
 use memfit_pager::config::{Automatic, SwapChoice};
@@ -215,7 +215,7 @@ fn scheme_with_files(args: &RunArgs) -> Result<Scheme, Failure> {
     let name = args.scheme.as_deref().unwrap_or("memfit");
     let chosen = scheme(name, &args.set)?;
     let has_files = chosen.classes != Classes::Anonymous;
-    if (args.files || has_files) && !capability::has(capability::CAP_SYS_PTRACE) {
+    if (args.files || has_files) && !probe::can_enable(feature::EVENT_FORK) {
         let what = if args.files { "--files".into() } else { format!("scheme {name}") };
         note(args, &format!("{what}: without CAP_SYS_PTRACE the kernel keeps the pages of files"));
     }

@@ -37,8 +37,9 @@ impl Sets {
         Sets { permitted: set("CapPrm:"), effective: set("CapEff:"), ambient: set("CapAmb:"), root }
     }
 
+    /// Of the calling thread.
     fn own() -> Sets {
-        Sets::of(&procfs::read_text("/proc/self/status").unwrap_or_default())
+        Sets::of(&procfs::read_text("/proc/thread-self/status").unwrap_or_default())
     }
 
     /// Capabilities that a program does not have which this process executes: `setcap` has given
@@ -52,7 +53,9 @@ impl Sets {
     }
 }
 
-/// Whether this process holds a capability (bit number) in its effective set.
+/// Whether the calling thread holds a capability (bit number) in its effective set. In a user
+/// namespace of its own that is a right over the namespace, and the kernel may require one over the
+/// whole system.
 #[must_use]
 pub fn has(bit: u32) -> bool {
     Sets::own().effective >> bit & 1 == 1
@@ -123,5 +126,16 @@ mod tests {
         assert_eq!(status("0\t0\t0\t0", "1ffffffffff", "0").only_own(), 0);
         assert_eq!(status("1000\t1000\t1000\t1000", "0", "0").only_own(), 0);
         assert_eq!(Sets::of(""), Sets::default());
+    }
+
+    #[test]
+    fn a_thread_has_capabilities_of_its_own() {
+        let before = has(CAP_SYS_PTRACE);
+        let given_up = || {
+            give_up(CAP_SYS_PTRACE).unwrap();
+            has(CAP_SYS_PTRACE)
+        };
+        assert!(!std::thread::spawn(given_up).join().unwrap());
+        assert_eq!(has(CAP_SYS_PTRACE), before);
     }
 }

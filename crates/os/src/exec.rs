@@ -9,6 +9,7 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::ptr;
 
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
@@ -55,12 +56,12 @@ impl Executable {
     /// Whether the file that will be executed is a 32-bit ELF program.
     #[must_use]
     pub fn is_32_bit(&self) -> bool {
-        use std::os::unix::ffi::OsStrExt;
         let mut header = [0; 5];
-        let file =
-            self.candidates.iter().find_map(|c| std::fs::File::open(std::ffi::OsStr::from_bytes(c.to_bytes())).ok());
-        file.is_some_and(|mut file| std::io::Read::read_exact(&mut file, &mut header).is_ok())
-            && header == *b"\x7fELF\x01"
+        let Some(file) = self.candidates.iter().find(|file| is_executable(file)) else { return false };
+        // Without waiting: another file, such as a named pipe, may have taken its place.
+        let path = OsStr::from_bytes(file.to_bytes());
+        let file = fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
+        file.is_ok_and(|mut file| io::Read::read_exact(&mut file, &mut header).is_ok()) && header == *b"\x7fELF\x01"
     }
 
     /// `command` is the program and its arguments; the program is looked up in `path` if it has no
@@ -153,6 +154,13 @@ impl Executable {
     }
 }
 
+/// Whether this user may execute a file.
+fn is_executable(file: &CStr) -> bool {
+    let is_file = fs::metadata(OsStr::from_bytes(file.to_bytes())).is_ok_and(|found| found.is_file());
+    // SAFETY: a NUL-terminated path.
+    is_file && unsafe { libc::faccessat(libc::AT_FDCWD, file.as_ptr(), libc::X_OK, libc::AT_EACCESS) } == 0
+}
+
 fn candidates(program: &OsStr, path: Option<&OsStr>) -> io::Result<Vec<CString>> {
     let bytes = program.as_bytes();
     if bytes.contains(&b'/') {
@@ -168,6 +176,12 @@ fn candidates(program: &OsStr, path: Option<&OsStr>) -> io::Result<Vec<CString>>
         Ok(CString::new([directory, b"/", bytes].concat())?)
     };
     path.split(|byte| *byte == b':').map(file).collect()
+}
+
+/// Whether the next file of PATH is tried after this error, as `execvp` does: also if a file server
+/// does not answer.
+fn goes_on(errno: i32) -> bool {
+    matches!(errno, libc::ENOENT | libc::ENOTDIR | libc::EACCES | libc::ESTALE | libc::ENODEV | libc::ETIMEDOUT)
 }
 
 struct Prepared<'a> {
@@ -192,10 +206,11 @@ impl Prepared<'_> {
                 unsafe { libc::execve(c"/bin/sh".as_ptr(), script.0.as_ptr(), self.envp.0.as_ptr()) };
                 errno = io::Error::last_os_error().raw_os_error().unwrap_or(0);
             }
-            match errno {
-                libc::ENOENT | libc::ENOTDIR => {}
-                libc::EACCES => worst = errno,
-                _ => return ExecError { errno },
+            if !goes_on(errno) {
+                return ExecError { errno };
+            }
+            if errno == libc::EACCES || worst != libc::EACCES && !(ExecError { errno }).is_not_found() {
+                worst = errno;
             }
         }
         ExecError { errno: worst }
@@ -223,6 +238,44 @@ mod tests {
         assert!(Executable::new(&[], [], None).is_err());
         assert!(Executable::new(&["a\0b".into()], [], None).is_err());
         assert!(Executable::new(&["a".into()], [("x".into(), "\0".into())], None).is_err());
+    }
+
+    #[test]
+    fn the_first_executable_file_is_judged_and_a_named_pipe_holds_nobody_up() {
+        use std::os::unix::fs::PermissionsExt;
+        let place = std::env::temp_dir().join(format!("memfit-exec-{}", std::process::id()));
+        let directory = |name: &str| {
+            let directory = place.join(name);
+            fs::create_dir_all(&directory).unwrap();
+            directory
+        };
+        let write = |name: &str, class: u8, mode: u32| {
+            let file = directory(name).join("command");
+            fs::write(&file, [b"\x7fELF", &[class][..]].concat()).unwrap();
+            fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+        };
+        write("data", 1, 0o644);
+        write("narrow", 1, 0o755);
+        write("wide", 2, 0o755);
+        let pipe = CString::new(directory("pipe").join("command").into_os_string().into_vec()).unwrap();
+        // SAFETY: a NUL-terminated path.
+        assert_eq!(unsafe { libc::mkfifo(pipe.as_ptr(), 0o755) }, 0);
+        let is_32_bit = |names: &[&str]| {
+            let path = std::env::join_paths(names.iter().map(|name| place.join(name))).unwrap();
+            Executable::new(&["command".into()], [], Some(&path)).unwrap().is_32_bit()
+        };
+        let found =
+            [&["pipe"][..], &["pipe", "narrow"], &["data", "wide"], &["narrow", "wide"], &["none"]].map(is_32_bit);
+        fs::remove_dir_all(&place).unwrap();
+        assert_eq!(found, [false, true, false, true, false]);
+    }
+
+    #[test]
+    fn a_file_server_that_does_not_answer_ends_no_search() {
+        for errno in [libc::ENOENT, libc::ENOTDIR, libc::EACCES, libc::ESTALE, libc::ENODEV, libc::ETIMEDOUT] {
+            assert!(goes_on(errno), "{errno}");
+        }
+        assert!(!goes_on(libc::E2BIG) && !goes_on(libc::ETXTBSY));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::procfs::{self, ThreadStatus};
 use crate::sched;
 use crate::standby::Standby;
 use std::cell::Cell;
+use std::collections::HashSet;
 use std::io;
 use std::mem::size_of;
 use std::sync::mpsc::{channel, Receiver, Sender};
@@ -27,12 +28,19 @@ const STOPS_WITHIN: Duration = Duration::from_millis(500);
 const STOPS_WITH_OTHERS_WITHIN: Duration = Duration::from_millis(100);
 /// A thread of ours that was joined is gone within this time, unless it gets no CPU.
 const ENDS_WITHIN: Duration = Duration::from_secs(1);
-/// Shortest pause between two polls for that stop.
+/// Longest time in which a stopped thread gets to the entry of the call. Its process may be frozen,
+/// or the page of the instruction may have to be read.
+const ENTERS_WITHIN: Duration = Duration::from_secs(1);
+/// Shortest and longest pause between two polls for a stop.
 const POLL: Duration = Duration::from_micros(20);
+const POLL_MAX: Duration = Duration::from_millis(5);
 /// Pause between two polls for a stop of a thread that [`let_run`] runs.
 const POLL_RUNNING: Duration = Duration::from_millis(2);
 /// Pause between two questions whether a thread stays stopped.
 const POLL_HELD: Duration = Duration::from_micros(200);
+/// How often [`stop_running`] looks for threads: a program that starts threads all the time always
+/// has new ones, and one thread of it is stopped meanwhile.
+const ROUNDS: usize = 4;
 /// Code segment selector of 64-bit user code.
 const USER_CODE: u64 = 0x33;
 /// `PTRACE_GET_RSEQ_CONFIGURATION`, `PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG`: Linux 5.13 and 6.4.
@@ -56,6 +64,11 @@ pub struct Call {
     pub number: u64,
     /// Its arguments.
     pub arguments: [u64; 6],
+    /// Number of system call filters that the thread must have: another one could kill it for the
+    /// call.
+    pub filters: u64,
+    /// Where the stack of the process's first thread must have begun.
+    pub start_stack: u64,
 }
 
 /// Why a call was not made.
@@ -63,7 +76,7 @@ pub struct Call {
 pub enum Failure {
     /// This process may not trace the thread, or another one traces it.
     Refused,
-    /// Not at this moment, or not with this thread.
+    /// Not at this moment, or not with this thread: ask again.
     NotNow,
     /// The mark is missing: the process runs another program by now.
     Other,
@@ -141,30 +154,39 @@ const ALL_SIGNALS: u64 = !(1 << (libc::SIGKILL - 1) | 1 << (libc::SIGSTOP - 1));
 /// Makes a call by a thread that was asked to stop.
 fn when_stopped((pid, tid): (i32, i32), call: &Call, held: impl Fn() -> bool) -> Result<u64, Failure> {
     let within = if stop_running(pid, tid) { STOPS_WITH_OTHERS_WITHIN } else { STOPS_WITHIN };
-    Tracee::of(tid, within)?.make(call, held)
+    let tracee = Tracee::of(tid, within)?;
+    // Until it stopped, the thread could add a filter or execute another program.
+    let filters = ThreadStatus::of(pid, tid).and_then(|status| status.filters());
+    if filters != Some(call.filters) || procfs::start_stack(pid).is_some_and(|at| at != call.start_stack) {
+        return Err(Failure::NotNow);
+    }
+    tracee.make(call, held)
 }
 
 /// Stops the running threads of a process and those that they start meanwhile, but for one, and for
-/// those that block all signals: the program may just have made its stub thread itself. Returns
-/// whether there are any.
+/// those that block all signals in each round: the program may just have made its stub thread
+/// itself. Returns whether there are any.
 fn stop_running(pid: i32, except: i32) -> bool {
-    let (mut seen, mut stops) = (vec![except], false);
-    loop {
+    let (mut seen, mut stops) = (HashSet::from([except]), false);
+    for _ in 0..ROUNDS {
         let is_new = |tid: &i32| !seen.contains(tid);
         let new: Vec<i32> = procfs::tasks(pid).into_iter().filter(is_new).collect();
         if new.is_empty() {
-            return stops;
+            break;
         }
-        for &tid in &new {
+        for tid in new {
             let Some(status) = ThreadStatus::of(pid, tid) else { continue };
             // A thread that waits for a lock of the kernel stops after that.
             let runs = matches!(status.state(), Some('R' | 'D'));
-            if runs && status.blocked_signals().is_some_and(|blocked| blocked != ALL_SIGNALS) {
-                stops |= ask_to_stop(tid).is_ok();
+            // libc blocks them for a moment when it makes a thread.
+            if runs && status.blocked_signals().is_none_or(|blocked| blocked == ALL_SIGNALS) {
+                continue;
             }
+            seen.insert(tid);
+            stops |= runs && ask_to_stop(tid).is_ok();
         }
-        seen.extend(new);
     }
+    stops
 }
 
 /// Lets one thread of a stopped process run as long as `wanted` returns true; the other threads
@@ -252,13 +274,13 @@ impl Tracee {
         self.set_mask(u64::MAX)?;
         self.set_registers(&for_call)?;
         // To the entry of the call, then to its exit.
-        if !self.go_to_call()? {
+        if !self.go_to_call(Some(Instant::now() + ENTERS_WITHIN))? {
             self.set_registers(&self.registers)?;
             self.set_mask(self.mask)?;
             return Err(Failure::NotNow);
         }
         // Signals come only after the exit.
-        self.go_to_call()?;
+        self.go_to_call(None)?;
         let result = registers(self.tid)?.rax as i64;
         if self.call_restarts() {
             // The kernel checks for a restart only on the way out of another stop.
@@ -269,6 +291,8 @@ impl Tracee {
         self.set_registers(&self.registers)?;
         self.set_mask(self.mask)?;
         match result {
+            // It was interrupted, and another attempt makes it.
+            result if RESTARTS.contains(&result) => Err(Failure::NotNow),
             -4095..=-1 => Err(Failure::Call(io::Error::from_raw_os_error(-result as i32))),
             result => Ok(result as u64),
         }
@@ -288,17 +312,26 @@ impl Tracee {
     }
 
     /// Lets the thread run to the next entry to or exit from a system call. All signals but SIGKILL
-    /// and SIGSTOP are blocked. False if SIGSTOP came first, which then waits for the release.
-    fn go_to_call(&self) -> Result<bool, Failure> {
+    /// and SIGSTOP are blocked. False if SIGSTOP came first, which then waits for the release, or
+    /// if the thread stops elsewhere after `until`.
+    fn go_to_call(&self, until: Option<Instant>) -> Result<bool, Failure> {
+        let mut called_back = false;
         loop {
             ptrace(libc::PTRACE_SYSCALL, self.tid, 0, 0)?;
-            let status = wait(self.tid, None)?;
+            let mut status = wait(self.tid, until.filter(|_| !called_back))?;
+            if status.is_none() {
+                called_back = true;
+                ptrace(libc::PTRACE_INTERRUPT, self.tid, 0, 0)?;
+                status = wait(self.tid, None)?;
+            }
+            let status = status.ok_or(Failure::NotNow)?;
             match (libc::WSTOPSIG(status), status >> 16) {
                 (AT_CALL, _) => return Ok(true),
                 (libc::SIGSTOP, 0) => {
                     self.signal.set(libc::SIGSTOP);
                     return Ok(false);
                 }
+                (_, libc::PTRACE_EVENT_STOP) if called_back => return Ok(false),
                 _ => {}
             }
         }
@@ -347,7 +380,7 @@ fn ask_to_stop(tid: i32) -> Result<(), Failure> {
 /// Delivers signals that arrive before that. Fails at `until`; without it, waits as long as needed.
 fn wait_for_stop(tid: i32, until: Option<Instant>) -> Result<bool, Failure> {
     loop {
-        let status = wait(tid, until)?;
+        let status = wait(tid, until)?.ok_or(Failure::NotNow)?;
         if status >> 16 == libc::PTRACE_EVENT_STOP {
             return Ok(libc::WSTOPSIG(status) == libc::SIGTRAP);
         }
@@ -355,16 +388,16 @@ fn wait_for_stop(tid: i32, until: Option<Instant>) -> Result<bool, Failure> {
     }
 }
 
-/// The status of the next stop; fails at `until`, or if the thread has ended.
-fn wait(tid: i32, until: Option<Instant>) -> Result<i32, Failure> {
+/// The status of the next stop; `None` at `until`. Fails if the thread has ended.
+fn wait(tid: i32, until: Option<Instant>) -> Result<Option<i32>, Failure> {
     let begun = Instant::now();
     loop {
         let mut status = 0;
         // SAFETY: `status` is valid for writing.
         match unsafe { libc::waitpid(tid, &raw mut status, libc::__WALL | libc::WNOHANG) } {
-            0 if until.is_some_and(|until| Instant::now() > until) => return Err(Failure::NotNow),
-            0 => std::thread::sleep(POLL.max(begun.elapsed() / 8)),
-            found if found == tid && libc::WIFSTOPPED(status) => return Ok(status),
+            0 if until.is_some_and(|until| Instant::now() > until) => return Ok(None),
+            0 => std::thread::sleep((begun.elapsed() / 8).clamp(POLL, POLL_MAX)),
+            found if found == tid && libc::WIFSTOPPED(status) => return Ok(Some(status)),
             _ => return Err(Failure::NotNow),
         }
     }
@@ -405,6 +438,7 @@ impl From<io::Error> for Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use memfit_wire::uffd::{Api, Range, Register, REGISTER_MODE_MISSING, UFFDIO_API, UFFDIO_REGISTER, UFFD_API};
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
     const MARK: [u8; 8] = *b"callhere";
@@ -430,7 +464,14 @@ mod tests {
     }
 
     fn of(instruction: u64, number: libc::c_long, arguments: [u64; 6]) -> Call {
-        Call { instruction, mark: MARK, number: number as u64, arguments }
+        let own = std::process::id() as i32;
+        let start_stack = procfs::start_stack(own).unwrap();
+        Call { instruction, mark: MARK, number: number as u64, arguments, filters: filters(own), start_stack }
+    }
+
+    /// Number of filters of the first thread of a process.
+    fn filters(pid: i32) -> u64 {
+        ThreadStatus::of(pid, pid).and_then(|status| status.filters()).unwrap()
     }
 
     /// A child that runs `body`, which must not allocate, and exits with its result. It ends with
@@ -669,6 +710,116 @@ mod tests {
         assert_eq!(asked.call(of(at, libc::SYS_getpid, [0; 6]), || false).unwrap(), pid as u64);
         while count.load(SeqCst) == before {}
         // SAFETY: a signal to a child of ours.
+        unsafe { libc::kill(pid, libc::SIGKILL) };
+        status(pid);
+    }
+
+    /// Kills the process for getppid.
+    fn forbid_getppid() -> i32 {
+        let step = |code: u32, jf, k| libc::sock_filter { code: code as u16, jt: 0, jf, k };
+        let forbidden = libc::SYS_getppid as u32;
+        let mut steps = [
+            step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0),
+            step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, forbidden),
+            step(libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_KILL_PROCESS),
+            step(libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_ALLOW),
+        ];
+        let program = libc::sock_fprog { len: 4, filter: steps.as_mut_ptr() };
+        // SAFETY: a valid program of four steps.
+        unsafe {
+            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+            libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program) as i32
+        }
+    }
+
+    #[test]
+    fn who_has_another_filter_or_another_start_than_expected_makes_no_call() {
+        let (at, [ready]) = (instruction(), counts());
+        let known = of(at, libc::SYS_getppid, [0; 6]);
+        let pid = child(|| {
+            ready.store(1 + u64::from(forbid_getppid() != 0), SeqCst);
+            loop {
+                std::hint::spin_loop();
+            }
+        });
+        while ready.load(SeqCst) == 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(ready.load(SeqCst), 1, "it has no filter");
+        assert!(matches!(call(pid, known), Err(Failure::NotNow)));
+        let known = Call { number: libc::SYS_getpid as u64, filters: filters(pid), ..known };
+        assert_eq!(insist(pid, &known).unwrap(), pid as u64);
+        for _ in 0..3 {
+            assert!(matches!(call(pid, Call { start_stack: 16, ..known }), Err(Failure::NotNow)));
+        }
+        // SAFETY: a signal to a child of ours.
+        unsafe { libc::kill(pid, libc::SIGKILL) };
+        assert_eq!(libc::WTERMSIG(status(pid)), libc::SIGKILL);
+    }
+
+    /// Its instruction is the first of a page that never comes.
+    #[test]
+    fn who_does_not_get_to_the_call_goes_on_as_it_was() {
+        let (at, [ready]) = (instruction(), counts());
+        let page = memfit_wire::PAGE_BYTES as u64;
+        let next = at - 8 + page;
+        let pid = child(|| {
+            // SAFETY: the pages are this process's, and nothing else uses them.
+            unsafe {
+                let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC, libc::MAP_PRIVATE);
+                let flags = flags | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+                let pages = libc::mmap((at - 8) as *mut _, 2 * page as usize, access, flags, -1, 0);
+                if pages == libc::MAP_FAILED {
+                    return 1;
+                }
+                std::ptr::copy_nonoverlapping(MARK.as_ptr(), (next - 8) as *mut u8, MARK.len());
+                let uffd = libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC) as i32;
+                let mut api = Api { api: UFFD_API, features: 0, ioctls: 0 };
+                let range = Range { start: next, len: page };
+                let mut register = Register { range, mode: REGISTER_MODE_MISSING, ioctls: 0 };
+                let failed = libc::ioctl(uffd, UFFDIO_API as _, &raw mut api) != 0
+                    || libc::ioctl(uffd, UFFDIO_REGISTER as _, &raw mut register) != 0;
+                ready.store(1 + u64::from(failed), SeqCst);
+                while ready.load(SeqCst) != 3 {}
+                7
+            }
+        });
+        while ready.load(SeqCst) == 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        if ready.load(SeqCst) == 1 {
+            let mut failed = call(pid, of(next, libc::SYS_getpid, [0; 6]));
+            for _ in 0..2 {
+                assert!(matches!(failed, Err(Failure::NotNow)), "{failed:?}");
+                failed = call(pid, of(next, libc::SYS_getpid, [0; 6]));
+            }
+        }
+        ready.store(3, SeqCst);
+        assert_eq!(libc::WEXITSTATUS(status(pid)), 7);
+    }
+
+    #[test]
+    fn a_call_that_is_interrupted_is_made_later() {
+        let (at, [count]) = (instruction(), counts());
+        let pid = child(|| loop {
+            count.fetch_add(1, SeqCst);
+        });
+        let interrupted = std::thread::scope(|scope| {
+            let caller = scope.spawn(|| {
+                insist(pid, &of(at, libc::SYS_getpid, [0; 6])).map(|_| call(pid, of(at, libc::SYS_pause, [0; 6])))
+            });
+            while procfs::system_call(pid) != Some(libc::SYS_pause) && !caller.is_finished() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            // SAFETY: a signal to a child of ours.
+            unsafe { libc::kill(pid, libc::SIGSTOP) };
+            caller.join().unwrap().unwrap()
+        });
+        assert!(matches!(interrupted, Err(Failure::NotNow)), "{interrupted:?}");
+        // SAFETY: signals to a child of ours.
+        unsafe { libc::kill(pid, libc::SIGCONT) };
+        assert_eq!(insist(pid, &of(at, libc::SYS_getpid, [0; 6])).unwrap(), pid as u64);
+        // SAFETY: as above.
         unsafe { libc::kill(pid, libc::SIGKILL) };
         status(pid);
     }

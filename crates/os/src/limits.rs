@@ -108,10 +108,7 @@ pub fn pressure_sources() -> impl Iterator<Item = PressureSource> {
 /// there it is that of this process's own group.
 fn group_source(cgroup: &str, mountinfo: &str, limit: CgroupLimit) -> Option<PressureSource> {
     let limited = limit.source.parent()?;
-    let own = || {
-        let mount = mountinfo.lines().filter_map(parse_mount).find(|mount| mount.version == Version::V2)?;
-        directories_up(&mount, &group_path(cgroup, Version::V2)?).into_iter().next()
-    };
+    let own = || directories_up(cgroup, mountinfo, Version::V2).into_iter().next();
     let (counted, used) = match limit.source.ends_with("memory.limit_in_bytes") {
         true => (own()?, "memory.usage_in_bytes"),
         false => (limited.to_owned(), "memory.current"),
@@ -151,10 +148,9 @@ pub fn cgroup_limit() -> Option<CgroupLimit> {
 #[must_use]
 pub fn smallest_limit(cgroup: &str, mountinfo: &str, read: impl Fn(&Path) -> Option<String>) -> Option<CgroupLimit> {
     let mut best: Option<CgroupLimit> = None;
-    for mount in mountinfo.lines().filter_map(parse_mount) {
-        let Some(path) = group_path(cgroup, mount.version) else { continue };
-        for directory in directories_up(&mount, &path) {
-            for name in mount.version.limit_files() {
+    for version in [Version::V1, Version::V2] {
+        for directory in directories_up(cgroup, mountinfo, version) {
+            for name in version.limit_files() {
                 let source = directory.join(name);
                 let Some(bytes) = read(&source).as_deref().and_then(parse_limit) else { continue };
                 if best.as_ref().is_none_or(|limit| bytes < limit.bytes) {
@@ -241,15 +237,27 @@ fn group_path(cgroup: &str, version: Version) -> Option<PathBuf> {
     })
 }
 
-/// The directories from the group of the process up to the mount point, the group's first.
+/// The directories from the group of the process up to the mount point, the group's first; one list
+/// after the other if the hierarchy is mounted several times.
 ///
-/// The mount may show only a part of the hierarchy (containers). Then the path is relative to the
-/// root of the mount. A group outside of that root (another namespace, `/../..`) is not visible;
-/// the mount point itself is then the nearest visible group.
-fn directories_up(mount: &CgroupMount, group: &Path) -> Vec<PathBuf> {
-    let below = group.strip_prefix(&mount.root).unwrap_or(Path::new(""));
-    let below = if below.components().all(|part| matches!(part, Component::Normal(_))) { below } else { Path::new("") };
-    below.ancestors().map(|part| mount.point.join(part)).collect()
+/// A mount may show only a part of the hierarchy (containers). Then the path is relative to the
+/// root of the mount. A group outside of that root (another namespace, `/../..`) is not visible
+/// there. If no mount shows it, the mount point itself is the nearest visible group.
+fn directories_up(cgroup: &str, mountinfo: &str, version: Version) -> Vec<PathBuf> {
+    let Some(group) = group_path(cgroup, version) else { return Vec::new() };
+    let mounts = mountinfo.lines().filter_map(parse_mount).filter(|mount| mount.version == version);
+    let mounts: Vec<CgroupMount> = mounts.collect();
+    let mut shown: Vec<_> = mounts.iter().filter_map(|mount| Some((mount, below(mount, &group)?))).collect();
+    if shown.is_empty() {
+        shown = mounts.iter().map(|mount| (mount, Path::new(""))).collect();
+    }
+    shown.iter().flat_map(|(mount, below)| below.ancestors().map(|part| mount.point.join(part))).collect()
+}
+
+/// Path of a group from the root of a mount; `None` if the mount does not show the group.
+fn below<'a>(mount: &CgroupMount, group: &'a Path) -> Option<&'a Path> {
+    let below = group.strip_prefix(&mount.root).ok()?;
+    below.components().all(|part| matches!(part, Component::Normal(_))).then_some(below)
 }
 
 /// A limit file's contents in bytes; `None` is no limit.
@@ -359,6 +367,16 @@ mod tests {
             limit("5:memory:/docker/abc/job\n", mounts, &[(file, "1000000\n"), (inner, "5000\n")]),
             Some((5000, inner.to_owned()))
         );
+    }
+
+    #[test]
+    fn a_mount_of_another_group_does_not_limit_this_one() {
+        let other = "40 23 0:26 /docker/abc /mnt/x rw - cgroup2 cgroup2 rw\n";
+        let file = "/mnt/x/memory.max";
+        let both = format!("{V2_MOUNTS}{other}");
+        assert_eq!(limit(V2_CGROUP, &both, &[(file, "5000000\n")]), None);
+        assert_eq!(limit(V2_CGROUP, other, &[(file, "5000000\n")]), Some((5_000_000, file.to_owned())));
+        assert_eq!(limit("0::/docker/abc\n", &both, &[(file, "5000000\n")]), Some((5_000_000, file.to_owned())));
     }
 
     #[test]

@@ -393,8 +393,21 @@ pub struct Pagemap {
 
 impl Pagemap {
     /// Opens the file of a process.
+    ///
+    /// # Errors
+    /// As [`procfs::open_memory`]; `ESRCH` when the process has given its memory back.
     pub fn open(pid: i32) -> io::Result<Pagemap> {
-        Ok(Pagemap { file: procfs::open_memory(pid, "pagemap")? })
+        Pagemap::of(procfs::open_memory(pid, "pagemap")?)
+    }
+
+    /// Before Linux 6.16 the file of a process without memory can be opened, and PAGEMAP_SCAN on it
+    /// is a NULL dereference in the kernel. A read gives no byte then, and an entry of eight bytes
+    /// for any page otherwise.
+    fn of(file: File) -> io::Result<Pagemap> {
+        match file.read_at(&mut [0; 8], 0)? {
+            0 => Err(io::Error::from_raw_os_error(libc::ESRCH)),
+            _ => Ok(Pagemap { file }),
+        }
     }
 
     /// Calls `found` with every maximal range of pages between two addresses that are present or in
@@ -512,6 +525,22 @@ impl AsFd for Pagemap {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_that_is_gone_is_not_scanned() {
+        // A read of it gives no byte, as one of the file of a process without memory.
+        let gone = Pagemap::of(File::open("/dev/null").unwrap()).unwrap_err();
+        assert_eq!(gone.raw_os_error(), Some(libc::ESRCH));
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = child.id() as i32;
+        while procfs::task_state(pid, pid) != Some('Z') {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        let opened = Pagemap::open(pid);
+        child.wait().unwrap();
+        assert!(opened.is_err(), "{opened:?}");
+        assert!(Pagemap::open(std::process::id() as i32).is_ok());
+    }
 
     #[test]
     fn finds_code_of_files() {

@@ -4,7 +4,6 @@
 //! Every probe leaves the process as it was. None takes more than some microseconds, so that each
 //! run can make the probes that it depends on.
 
-use crate::capability::{self, CAP_SYS_PTRACE};
 use crate::maps::Pagemap;
 use crate::procfs::read_text;
 use crate::sched;
@@ -69,7 +68,7 @@ fn parse_release(release: &str) -> (u32, u32) {
 pub enum UffdAccess {
     /// CAP_SYS_PTRACE (root has it).
     Capability,
-    /// `vm.unprivileged_userfaultfd` is 1.
+    /// `vm.unprivileged_userfaultfd` is 1: everybody has the right.
     Sysctl,
     /// `/dev/userfaultfd` can be opened.
     Device,
@@ -97,15 +96,10 @@ pub fn open_userfaultfd() -> Result<(OwnedFd, UffdAccess), UffdDenied> {
     let flags = libc::O_CLOEXEC | libc::O_NONBLOCK;
     // SAFETY: plain numbers.
     let fd = unsafe { libc::syscall(libc::SYS_userfaultfd, flags) };
-    let by_right = match (capability::has(CAP_SYS_PTRACE), sysctl_allows()) {
-        (true, _) => Some(UffdAccess::Capability),
-        (false, true) => Some(UffdAccess::Sysctl),
-        (false, false) => None,
-    };
     if fd >= 0 {
         // SAFETY: a new descriptor that nobody else owns.
         let fd = unsafe { OwnedFd::from_raw_fd(fd as RawFd) };
-        return Ok((fd, by_right.unwrap_or(UffdAccess::Capability)));
+        return Ok((fd, if sysctl_allows() { UffdAccess::Sysctl } else { UffdAccess::Capability }));
     }
     let errno = io::Error::last_os_error().raw_os_error().unwrap_or(0);
     if let Some(fd) = from_device(flags) {
@@ -114,7 +108,7 @@ pub fn open_userfaultfd() -> Result<(OwnedFd, UffdAccess), UffdDenied> {
     Err(match errno {
         libc::ENOSYS if is_filtered() => UffdDenied::Filtered,
         libc::ENOSYS => UffdDenied::NotBuilt,
-        libc::EPERM if by_right.is_some() || is_filtered() => UffdDenied::Filtered,
+        libc::EPERM if is_filtered() => UffdDenied::Filtered,
         libc::EPERM => UffdDenied::NoPermission,
         other => UffdDenied::Other(other),
     })
@@ -124,9 +118,9 @@ fn sysctl_allows() -> bool {
     fs::read_to_string("/proc/sys/vm/unprivileged_userfaultfd").is_ok_and(|text| text.trim() == "1")
 }
 
-/// Whether this process has a seccomp filter.
+/// Whether the calling thread has a seccomp filter.
 fn is_filtered() -> bool {
-    let status = read_text("/proc/self/status").unwrap_or_default();
+    let status = read_text("/proc/thread-self/status").unwrap_or_default();
     status.lines().any(|line| line.strip_prefix("Seccomp:").is_some_and(|mode| mode.trim() == "2"))
 }
 
@@ -158,7 +152,8 @@ pub fn known_features() -> Result<u64, UffdDenied> {
     handshake(&uffd, 0).map_err(|error| UffdDenied::Other(error.raw_os_error().unwrap_or(0)))
 }
 
-/// Whether a descriptor with these features can be made.
+/// Whether a descriptor with these features can be made. With [`feature::EVENT_FORK`]: whether this
+/// process has CAP_SYS_PTRACE in the first user namespace.
 #[must_use]
 pub fn can_enable(features: u64) -> bool {
     open_userfaultfd().is_ok_and(|(uffd, _)| handshake(&uffd, features).is_ok())

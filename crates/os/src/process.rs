@@ -393,6 +393,12 @@ pub fn stop_self() {
 /// A handle on a process that stays valid when the pid is reused.
 pub struct PidFd(OwnedFd);
 
+impl From<OwnedFd> for PidFd {
+    fn from(pidfd: OwnedFd) -> PidFd {
+        PidFd(pidfd)
+    }
+}
+
 impl PidFd {
     /// Opens the process that has this pid now.
     ///

@@ -2,6 +2,7 @@
 //! for clients of a pager through a name in the abstract namespace, which leaves nothing in the
 //! file system.
 
+use crate::process::{self, PidFd};
 use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -164,7 +165,8 @@ pub fn peer(socket: BorrowedFd<'_>) -> io::Result<(u32, i32)> {
 /// A pidfd of the process that connected.
 ///
 /// # Errors
-/// As `getsockopt` gives them: `ESRCH` when it has ended and its pid is free.
+/// As `getsockopt` gives them. When it has ended and its pid is free: `ESRCH`, or `EINVAL` in Linux
+/// 6.8 to 6.14. Later kernels give the descriptor then, too.
 pub fn peer_descriptor(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     const SO_PEERPIDFD: libc::c_int = 77;
     let mut pidfd: RawFd = -1;
@@ -182,9 +184,25 @@ pub fn peer_lives(socket: BorrowedFd<'_>) -> bool {
             let ended = crate::event::wait_readable([std::os::fd::AsFd::as_fd(&pidfd)], Some(Duration::ZERO));
             matches!(ended, Ok([false]))
         }
-        // ESRCH: its pid is free. If no descriptor is left, the process is connected and counts as
-        // alive.
-        Err(error) => error.raw_os_error() != Some(libc::ESRCH),
+        // If no descriptor is left, the process is connected and counts as alive.
+        Err(error) => !has_no_pid(&error),
+    }
+}
+
+/// Whether this error of [`peer_descriptor`] says that the pid of the process is free.
+fn has_no_pid(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ESRCH | libc::EINVAL))
+}
+
+/// Kills the process that connected, and no other process that has its pid by now.
+pub fn kill_peer(socket: BorrowedFd<'_>) {
+    match peer_descriptor(socket) {
+        Ok(pidfd) => {
+            let _ = PidFd::from(pidfd).signal(libc::SIGKILL);
+        }
+        Err(error) if has_no_pid(&error) => {}
+        // No descriptor is left.
+        Err(_) => peer(socket).map_or((), |(_, pid)| process::kill(pid)),
     }
 }
 
@@ -354,6 +372,44 @@ mod tests {
         drop(listener);
         assert!(connect_abstract(&name).is_err());
         assert!(connect_abstract("").is_err() && connect_abstract(&"x".repeat(200)).is_err());
+    }
+
+    #[test]
+    fn a_peer_that_ended_is_dead_and_a_living_one_is_killed() {
+        let name = format!("memfit-test-peer-{}", std::process::id());
+        let listener = listen_abstract(&name).unwrap();
+        let (address, size) = address(&name).unwrap();
+        // SAFETY: the child makes system calls only, and ends.
+        let pid = unsafe {
+            match libc::fork() {
+                0 => {
+                    libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                    let socket = libc::socket(libc::AF_UNIX, TYPE, 0);
+                    libc::connect(socket, (&raw const address).cast(), size);
+                    loop {
+                        libc::pause();
+                    }
+                }
+                pid => pid,
+            }
+        };
+        crate::event::wait_readable([listener.as_fd()], None).unwrap();
+        let socket = accept(listener.as_raw_fd(), false).unwrap();
+        assert_eq!(peer(socket.as_fd()).unwrap().1, pid);
+        assert!(peer_lives(socket.as_fd()));
+        kill_peer(socket.as_fd());
+        let mut status = 0;
+        // SAFETY: a child of ours.
+        assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+        assert!(libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGKILL, "{status:#x}");
+        assert!(!peer_lives(socket.as_fd()));
+        kill_peer(socket.as_fd());
+    }
+
+    #[test]
+    fn errors_tell_whether_a_pid_is_free() {
+        let free = |errno| has_no_pid(&io::Error::from_raw_os_error(errno));
+        assert_eq!([libc::ESRCH, libc::EINVAL, libc::EMFILE].map(free), [true, true, false]);
     }
 
     #[test]

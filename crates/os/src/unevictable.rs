@@ -16,6 +16,8 @@ pub enum Kept {
     Droppable,
     /// tmpfs, memfd, System V, MAP_SHARED | MAP_ANONYMOUS.
     Shared,
+    /// All private memory of a process without the stub.
+    NotPaged,
 }
 
 impl fmt::Display for Kept {
@@ -26,6 +28,7 @@ impl fmt::Display for Kept {
             Kept::File => "written in private mappings of files",
             Kept::Droppable => "droppable",
             Kept::Shared => "shared",
+            Kept::NotPaged => "not paged",
         })
     }
 }
@@ -54,6 +57,11 @@ pub fn kept(smaps: &str, closed: bool) -> Vec<(Kept, u64)> {
     all.retain(|&(_, size)| size > 0);
     all.sort_by_key(|&(_, size)| std::cmp::Reverse(size));
     all
+}
+
+/// Bytes of private memory, from the text of /proc/PID/smaps.
+pub fn private(smaps: &str) -> u64 {
+    smaps.lines().filter_map(|line| line.strip_prefix("Anonymous:")).map(bytes).sum()
 }
 
 fn bytes(size: &str) -> u64 {
@@ -116,5 +124,6 @@ mod tests {
         assert_eq!(kept(&smaps, false), expected);
         assert_eq!(kept(&smaps, true)[0], (Kept::ReadOnly, k(320 + 512)));
         assert_eq!(kept("", false), []);
+        assert_eq!(private(&smaps), k(4000 + 12 + 300 + 20 + 40 + 28 + 512 + 4));
     }
 }

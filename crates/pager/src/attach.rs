@@ -18,7 +18,6 @@ use memfit_core::PageRange;
 use memfit_os::event::EventFd;
 use memfit_os::maps::{Maps, Pagemap};
 use memfit_os::memory::Segment;
-use memfit_os::process;
 use memfit_os::uffd::{self, Uffd};
 use memfit_os::{procfs, proctree, seqpacket};
 use memfit_wire::{Command, FromStub, ANNOUNCE_FORKS, ATTACH, LEND, MAPS, PAGEMAP, SERVED, WITH_DEVICE, WITH_UFFD};
@@ -116,10 +115,7 @@ pub fn cannot_inherit(desk: &Desk, client: &Client, why: &str) {
     if client.rss.read().is_ok_and(|rss| rss.mapped > 0) {
         desk.shared.warn(format!("killed process {} ({}): {why}", client.pid, client.comm));
     }
-    // Another process may have its pid by now.
-    if seqpacket::peer_lives(client.socket.as_fd()) {
-        process::kill(client.pid);
-    }
+    seqpacket::kill_peer(client.socket.as_fd());
 }
 
 /// The stub is ready: gives the process its place in the core and its fault thread.

@@ -238,8 +238,8 @@ fn turn_away(desk: &Desk, listener: RawFd) -> bool {
             // One warning for all of them.
             false => format!("not paged, but counted: processes for which {why}"),
         });
-        if depends && seqpacket::peer_lives(socket.as_fd()) {
-            process::kill(pid);
+        if depends {
+            seqpacket::kill_peer(socket.as_fd());
         }
     }
     say_bye(&socket);

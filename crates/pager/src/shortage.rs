@@ -36,10 +36,19 @@ pub fn short(shared: &Shared, over: u64) -> String {
              until that ends"
         ),
         None => format!(
-            "the budget is {over} MiB too small for what cannot be taken away at the moment{}; raise -m, or allow a swap \
-             tier with --swap DIR",
-            kept(shared, &procs)
+            "the budget is {over} MiB too small for what cannot be taken away at the moment{}; {}",
+            kept(shared, &procs),
+            advice(shared.swap.is_some())
         ),
+    }
+}
+
+/// What gives the programs more room.
+fn advice(has_tier: bool) -> &'static str {
+    if has_tier {
+        "raise -m"
+    } else {
+        "raise -m, or allow a swap tier with --swap DIR"
     }
 }
 
@@ -76,11 +85,12 @@ fn kept(shared: &Shared, procs: &[Arc<Proc>]) -> String {
     for &(_, pid) in sizes.iter().take(LOOKED_AT) {
         let smaps = procfs::read_memory(pid, "smaps").unwrap_or_default();
         let closed = procs.iter().any(|proc| proc.pid() == Some(pid) && proc.closed.load(Relaxed));
-        let mut kept = unevictable::kept(&smaps, closed);
-        // The budget does not count shared memory of a process without a stub.
-        if kept.iter().any(|&(kind, _)| kind == Kept::Shared) && adopt::is_without_stub(pid, &shared.stub) {
-            kept.retain(|&(kind, _)| kind != Kept::Shared);
-        }
+        let kept = if adopt::is_without_stub(pid, &shared.stub) {
+            // The budget does not count its shared memory.
+            vec![(Kept::NotPaged, unevictable::private(&smaps))]
+        } else {
+            unevictable::kept(&smaps, closed)
+        };
         all.extend(kept.into_iter().map(|(kind, bytes)| (bytes >> 20, kind, pid)));
     }
     all.retain(|&(mebibytes, ..)| mebibytes > 0);
@@ -106,4 +116,15 @@ fn held(procs: &[Arc<Proc>]) -> Option<String> {
         Hold::Stopped => Some(format!("{} is stopped", named(identity.pid))),
         Hold::Traced(tracer) => Some(format!("{} is traced by {}", named(identity.pid), named(tracer))),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_swap_tier_is_advised_where_there_is_none() {
+        assert!(advice(false).contains("--swap DIR"));
+        assert_eq!(advice(true), "raise -m");
+    }
 }

@@ -403,7 +403,8 @@ fn summary(stats: &Stats) -> String {
     let mut line = format!("peak {} of {} in {seconds:.1} s", mib(stats.peak.total_bytes), mib(stats.budget_bytes));
     let evicted = stats.evictions.pages * 4096;
     if evicted == 0 {
-        line.push_str("; nothing had to be paged");
+        let over = stats.peak.total_bytes > stats.budget_bytes;
+        line.push_str(if over { "; nothing was paged" } else { "; nothing had to be paged" });
         return line;
     }
     line.push_str(&format!("; {} paged out, {} faults", mib(evicted), stats.faults.total));
@@ -441,6 +442,15 @@ mod tests {
             "{}",
             summary(&stats)
         );
+    }
+
+    #[test]
+    fn a_run_over_its_budget_had_something_to_page() {
+        let mut stats = Stats { budget_bytes: 64 << 20, ..Stats::default() };
+        stats.peak.total_bytes = 64 << 20;
+        assert!(summary(&stats).ends_with("; nothing had to be paged"), "{}", summary(&stats));
+        stats.peak.total_bytes += 1;
+        assert!(summary(&stats).ends_with("; nothing was paged"), "{}", summary(&stats));
     }
 
     #[test]

@@ -216,11 +216,13 @@ fn make_thread(
         mark: ENTRY_MARK,
         number: libc::SYS_clone as u64,
         arguments: [CLONE_FLAGS as u64, dormant.stack_pointer, 0, 0, dormant.thread_pointer, u64::from(client.forked)],
+        filters: dormant.filters.load(Relaxed),
+        start_stack: dormant.start_stack,
     };
     let mut last = Hindrance::Thread(Failure::NotNow);
     for tid in threads.into_iter().take(THREADS_MAX).take_while(|tid| rank(tid) < 4) {
         match procfs::ThreadStatus::of(client.pid, tid).and_then(|status| status.filters()) {
-            Some(filters) if filters == dormant.filters.load(Relaxed) => {}
+            Some(filters) if filters == call.filters => {}
             Some(_) => {
                 last = Hindrance::Filter;
                 continue;

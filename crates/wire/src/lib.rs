@@ -235,7 +235,7 @@ pub struct FromStub {
     pub magic: u32,
     pub version: u32,
     /// [`HELLO`], [`GREETING`], [`ATTACHED`], [`DETACH`], [`CONFINE`], [`QUIET`],
-    /// [`NETNS_FALLBACK`], [`FILE`], [`HOLD`], [`REMAP`] or [`OWN_UFFD`].
+    /// [`NETNS_FALLBACK`], [`FILE`], [`HOLD`], [`REMAP`], [`OWN_UFFD`] or [`NO_THREAD`].
     pub kind: u32,
     pub flags: u32,
     /// Thread id of the sender in its own PID namespace.

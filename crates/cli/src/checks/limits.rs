@@ -3,14 +3,14 @@
 
 use super::Check;
 use crate::size_parsing::human;
-use memfit_os::{capability, probe, process};
+use memfit_os::{probe, process};
 
 /// The glibc on which it was measured what a fork child accesses before memfit's handler runs.
 const GLIBC_MEASURED: &str = "2.36";
 
 /// All of them.
 pub fn all() -> Vec<Check> {
-    let traces = capability::has(capability::CAP_SYS_PTRACE);
+    let traces = probe::can_enable(probe::feature::EVENT_FORK);
     let mut checks = vec![
         real_time(probe::may_be_real_time()),
         address_space(process::address_space_limit()),

@@ -316,6 +316,12 @@ fn doctor_names_the_limits_of_a_machine() {
             assert!(limited("glibc").is_some());
         }
     }
+    // In a user namespace a program has all capabilities, but only over the namespace.
+    let mut apart = Command::new("unshare");
+    match status(apart.args(["--user", "--map-root-user"]).arg(&program).args(["doctor", "--json"])) {
+        None => println!("SKIPPED: unshare and user namespaces are needed"),
+        Some(apart) => assert_eq!(apart("file_pages"), optional),
+    }
     let mut protected = memfit();
     // SAFETY: one system call with plain numbers (PR_SET_MDWE, PR_MDWE_REFUSE_EXEC_GAIN).
     unsafe {
