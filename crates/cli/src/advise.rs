@@ -17,7 +17,7 @@ pub use at_end::AtEnd;
 
 use crate::args::{AdviseArgs, Simulated};
 use crate::errors::{tell, Failure};
-use crate::output::OutputFile;
+use crate::output::{distinct, OutputFile};
 use crate::run::BUDGET_MIN_BYTES;
 use crate::sim::curve::{find, Found};
 use crate::sim::page;
@@ -194,6 +194,9 @@ pub fn run(args: &AdviseArgs) -> Result<i32, Failure> {
     let is_stdout = |path: &Path| path.as_os_str() == "-";
     let file = args.toml.as_deref().filter(|path| !is_stdout(path));
     let options = Options::new(&args.simulated, &args.scheme, file)?;
+    let outputs = [("--toml", &args.toml), ("--json", &args.json), ("--report", &args.report)];
+    let outputs = outputs.map(|(option, path)| (option, path.as_deref()));
+    distinct(&outputs, args.simulated.inputs(&args.workloads, &args.scheme))?;
     let open = |option, path: &Option<PathBuf>| match path.as_deref() {
         Some(path) if !is_stdout(path) => OutputFile::open(option, path).map(Some),
         _ => Ok(None),

@@ -15,7 +15,7 @@ use memfit_pager::config::Automatic;
 use memfit_sim::cost::CostTable;
 use memfit_sim::device::Device;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -278,6 +278,18 @@ impl Simulated {
         1.0 + self.slowdown / 100.0
     }
 
+    /// Workloads, schemes and tables that may be files.
+    pub fn inputs<'a>(
+        &'a self,
+        workloads: &'a [String],
+        schemes: &'a [String],
+    ) -> impl Iterator<Item = (&'static str, &'a Path)> {
+        let workloads = workloads.iter().map(|name| ("a workload", name));
+        let schemes = schemes.iter().map(|name| ("a scheme", name));
+        let tables = [("the device", &self.device), ("the table of costs", &self.costs)];
+        workloads.chain(schemes).chain(tables).map(|(what, name)| (what, Path::new(name)))
+    }
+
     /// Finds the costs and the device by their names.
     ///
     /// # Errors
@@ -455,7 +467,7 @@ pub struct StatArgs {
 pub struct TopArgs {
     /// The tree to begin with: the process number that memfit stat shows, or that of any of its
     /// processes
-    #[arg(value_name = "PID")]
+    #[arg(value_name = "PID", value_parser = value_parser!(i32).range(1..))]
     pub pid: Option<i32>,
 
     /// Time between two looks, at least 0.1

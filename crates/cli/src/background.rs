@@ -83,10 +83,16 @@ fn tell(trees: &[Tree], order: Order) -> Result<&Tree, Trouble> {
             Err(error) => silent = Some(format!("the pager of {} does not answer: {}", tree.pid(), describe(&error))),
         }
     }
-    Err(silent.map_or_else(
-        || Trouble::Gone("no tree of yours has it; memfit stat -p lists those that can be named".into()),
-        Trouble::Other,
-    ))
+    Err(silent.map_or_else(|| Trouble::Gone(unknown(trees, order.pid)), Trouble::Other))
+}
+
+/// Why no pager has a process.
+fn unknown(trees: &[Tree], pid: i32) -> String {
+    let is_above = |tree: &&Tree| tree.pid().parse().is_ok_and(|launcher| proctree::is_at_or_below(pid, launcher));
+    match trees.iter().find(is_above) {
+        Some(tree) => format!("memfit run ({}) cannot page it: the warnings of that run say why", tree.pid()),
+        None => "no tree of yours has it; memfit stat -p lists those that can be named".into(),
+    }
 }
 
 /// Waits until a process has left or has come back; the line about it.
@@ -112,7 +118,7 @@ fn wait(tree: &Tree, pid: i32) -> Result<String, Trouble> {
 
 /// What there is to say about a process; `None` while it is not done.
 fn line(pid: i32, told: &Told) -> Result<Option<String>, Trouble> {
-    let comm = told.comm.replace(char::is_control, " ");
+    let comm = told.comm.replace(memfit_wire::is_unprintable, " ");
     let rate = |pages: u64, ms: u64| human(pages * PAGE_BYTES * 1000 / ms.max(1));
     let size = |pages: u64| human(pages * PAGE_BYTES);
     Ok(Some(match told.standing {
@@ -153,6 +159,18 @@ mod tests {
 
     fn said(standing: Standing) -> Result<Option<String>, Trouble> {
         line(7, &Told { standing, comm: "a\nb".into(), resident_bytes: 2 << 20 })
+    }
+
+    #[test]
+    fn a_process_of_a_tree_without_stub_is_not_unknown() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let (own, pid) = (std::process::id(), child.id() as i32);
+        let of_ours = unknown(&[Tree::of_launcher(1 << 30), Tree::of_launcher(own)], pid);
+        let of_others = unknown(&[Tree::of_launcher(1 << 30), Tree::of_launcher(child.id())], own as i32);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(of_ours.starts_with(&format!("memfit run ({own}) cannot page it: the warnings")), "{of_ours}");
+        assert!(of_others.starts_with("no tree of yours has it"), "{of_others}");
     }
 
     #[test]

@@ -5,7 +5,7 @@ mod limits;
 use crate::errors::describe;
 use crate::preload;
 use crate::size_parsing::human;
-use memfit_os::probe::{self, feature, UffdAccess, UffdDenied};
+use memfit_os::probe::{self, feature, MoveFailed, UffdAccess, UffdDenied};
 use memfit_os::{capability, inject, limits as sizes, process};
 use serde::Serialize;
 use std::fs;
@@ -25,6 +25,8 @@ const DESCRIPTORS_GOOD: u64 = 4096;
 /// Free bytes below which the automatic swap tier is too small to help.
 const SWAP_FREE_GOOD: u64 = 1 << 30;
 
+const NO_DESCRIPTOR: &str = "no descriptor left";
+const RAISE_LIMIT: &str = "raise the limit of open descriptors: ulimit -n";
 const SETCAP_IS_OF_NO_USE: &str =
     "; a capability of memfit's file (setcap) does not help, since the programs do not have it";
 
@@ -187,9 +189,10 @@ fn userfaultfd_denied(denied: UffdDenied) -> Check {
             "start the container with --device /dev/userfaultfd (before that, for a user other than root, outside of it: \
              sudo chmod 666 /dev/userfaultfd)",
         ),
+        UffdDenied::Other(errno) if is_want_of_descriptors(errno) => (NO_DESCRIPTOR.into(), RAISE_LIMIT),
         UffdDenied::Other(errno) => (
-            format!("the kernel refused: {}", std::io::Error::from_raw_os_error(errno)),
-            "see the open descriptor limit (ulimit -n) and the kernel log (dmesg)",
+            format!("the kernel refused: {}", describe(&std::io::Error::from_raw_os_error(errno))),
+            "see the kernel log (dmesg)",
         ),
     };
     Check::missing("userfaultfd", "userfaultfd", detail, fix)
@@ -211,8 +214,22 @@ fn required_features(known: u64) -> Check {
 fn real_move() -> Check {
     match probe::try_move() {
         Ok(()) => Check::ok("move", "moving a page", "tried, works"),
-        Err(reason) => Check::missing("move", "moving a page", format!("tried, failed: {reason}"), kernel_fix()),
+        Err(failed) => move_failed(&failed),
     }
+}
+
+fn move_failed(failed: &MoveFailed) -> Check {
+    let (id, name) = ("move", "moving a page");
+    let fix = match failed.errno() {
+        Some(errno) if is_want_of_descriptors(errno) => return Check::missing(id, name, NO_DESCRIPTOR, RAISE_LIMIT),
+        None | Some(libc::EINVAL | libc::ENOTTY | libc::EOPNOTSUPP) => kernel_fix(),
+        Some(_) => "see the kernel log (dmesg)".into(),
+    };
+    Check::missing(id, name, format!("tried, failed: {failed}"), fix)
+}
+
+fn is_want_of_descriptors(errno: i32) -> bool {
+    matches!(errno, libc::EMFILE | libc::ENFILE)
 }
 
 fn stub() -> Check {
@@ -264,7 +281,7 @@ fn swap_directory() -> Check {
             }
             Check::ok(id, name, detail)
         }
-        Err(error) => Check::optional(id, name, format!("{}: {error}", directory.display()), advice),
+        Err(error) => Check::optional(id, name, format!("{}: {}", directory.display(), describe(&error)), advice),
     }
 }
 
@@ -351,6 +368,21 @@ mod tests {
             assert_eq!(check.status, Status::Missing);
             assert!(check.fix.is_some_and(|fix| !fix.is_empty()));
         }
+    }
+
+    #[test]
+    fn a_newer_kernel_is_advised_only_where_this_one_lacks_the_feature() {
+        let failed = |errno| move_failed(&MoveFailed::Step("mmap", std::io::Error::from_raw_os_error(errno)));
+        let advice = |check: &Check| check.fix.clone().unwrap_or_default();
+        let other = move_failed(&MoveFailed::Denied(UffdDenied::Other(libc::EMFILE)));
+        for check in [other, failed(libc::ENFILE), userfaultfd_denied(UffdDenied::Other(libc::EMFILE))] {
+            assert_eq!(check.detail, "no descriptor left");
+            assert!(advice(&check).contains("ulimit -n"), "{check:?}");
+        }
+        let full = failed(libc::ENOMEM);
+        assert_eq!(full.detail, "tried, failed: mmap: Cannot allocate memory");
+        assert!(!advice(&full).contains("boot Linux"), "{full:?}");
+        assert!(advice(&failed(libc::EINVAL)).contains("boot Linux"));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! wrong on any machine, 1 if the operation failed here and now, 126 and 127 as in a shell if the
 //! command cannot run.
 
+pub use memfit_os::describe;
 use memfit_os::exec::ExecError;
 use memfit_os::process::write_stderr;
 use std::ffi::OsStr;
@@ -13,7 +14,12 @@ use std::io;
 
 /// Prints a line to standard error. If nobody can read that, memfit goes on.
 pub fn tell(text: &str) {
-    write_stderr(&format!("memfit: {text}\n"));
+    write_stderr(&format!("memfit: {}\n", printable(text)));
+}
+
+/// A text of several lines that cannot drive the terminal: a part of it can be another's.
+fn printable(text: &str) -> String {
+    text.replace(|c| c != '\n' && memfit_wire::is_unprintable(c), " ")
 }
 
 /// A reason to end.
@@ -76,23 +82,19 @@ fn denied(name: &str, there: io::Result<fs::Metadata>) -> String {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "memfit: {}", self.message)
-    }
-}
-
-/// The system's text for an error, without Rust's "(os error 2)".
-#[must_use]
-pub fn describe(error: &io::Error) -> String {
-    let text = error.to_string();
-    match text.find(" (os error ") {
-        Some(end) => text[..end].to_owned(),
-        None => text,
+        write!(f, "memfit: {}", printable(&self.message))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn failures_do_not_drive_the_terminal() {
+        let failure = Failure::here("a\u{1b}[2J\u{202e}b\r\n  fix: none");
+        assert_eq!(failure.to_string(), "memfit: a [2J b \n  fix: none");
+    }
 
     #[test]
     fn command_failures_have_the_codes_of_a_shell() {
@@ -111,11 +113,5 @@ mod tests {
         let unreachable = super::denied("/root/x", Err(io::Error::from_raw_os_error(libc::EACCES)));
         assert!(unreachable.contains("may not search a directory") && !unreachable.contains("chmod"), "{unreachable}");
         assert_eq!(failure("x", libc::E2BIG).code, 126);
-    }
-
-    #[test]
-    fn no_numbers_in_descriptions() {
-        assert_eq!(describe(&io::Error::from_raw_os_error(libc::ENOENT)), "No such file or directory");
-        assert_eq!(describe(&io::Error::other("x")), "x");
     }
 }

@@ -158,8 +158,8 @@ pub fn run(mut plan: Plan) -> Result<Ended, Failure> {
         let _ = process::move_oom_score(command, OOM_DISTANCE);
     }
     launcher.command_started(command);
-    if let Some(record) = plan.record.take() {
-        record.keep();
+    if let Some(Err(failure)) = plan.record.take().map(RecordFile::keep) {
+        launcher.say(&format!("--record: the recording gets no name, and the run goes on: {}", failure.message));
     }
     // Inherited pipes must not stay open because of the launcher: their readers wait for the end.
     // From here on it needs only standard error.

@@ -38,7 +38,7 @@ use clap::Parser;
 use errors::Failure;
 use memfit_os::process::write_stderr;
 use memfit_pager::config::{Config, What};
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 
 /// Runs the pager in its own process; never returns.
 pub type Serve = fn(Config) -> !;
@@ -85,8 +85,12 @@ fn fail(failure: &Failure) -> i32 {
 /// Prints clap's help to standard output and its errors, with our prefix, to standard error.
 fn tell(error: &clap::Error) -> i32 {
     if !error.use_stderr() {
-        let _ = error.print();
-        return 0;
+        let printed = match std::io::stdout().is_terminal() {
+            // With colours.
+            true => error.print().map_err(|error| Failure::system("write to standard output", &error)),
+            false => print(&error.render().to_string()),
+        };
+        return printed.map_or_else(|failure| fail(&failure), |()| 0);
     }
     // After `--` stands the command: what clap advises would run a program of that name.
     let text = error.render().to_string();

@@ -100,7 +100,7 @@ impl Messages {
 
 /// Keeps a message from forging lines or driving the terminal.
 fn one_line(text: &str) -> String {
-    text.trim_end().chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    text.trim_end().replace(memfit_wire::is_unprintable, " ")
 }
 
 #[cfg(test)]
@@ -122,6 +122,6 @@ mod tests {
 
     #[test]
     fn one_line_stays_one_line() {
-        assert_eq!(one_line("a\nb\x1b[2J\n"), "a b [2J");
+        assert_eq!(one_line("a\nb\x1b[2J\u{2066}c\n"), "a b [2J c");
     }
 }

@@ -2,17 +2,108 @@
 
 use crate::errors::{describe, Failure};
 use memfit_os::files;
-use memfit_os::process::random_bytes;
-use std::fs::{self, File, OpenOptions};
+use memfit_os::process::{lasting, random_bytes};
+use std::ffi::OsString;
+use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::fd::RawFd;
+use std::os::unix::fs::{fchown, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+
+/// Symbolic links that a path may lead through, as in the kernel.
+const LINKS_MAX: usize = 40;
+
+/// Where a path leads.
+enum Destination {
+    /// An open file of this process, as `/dev/stdout` and `/dev/fd/3` name it.
+    Descriptor(RawFd),
+    /// What the last symbolic link names, whether it exists or not.
+    Path(PathBuf),
+}
+
+impl Destination {
+    fn of(path: &Path) -> io::Result<Self> {
+        let own = fs::canonicalize("/proc/self/fd").ok();
+        let mut path = path.to_owned();
+        for _ in 0..LINKS_MAX {
+            let Ok(named) = fs::read_link(&path) else { return Ok(Self::Path(path)) };
+            if own.is_some() && fs::canonicalize(directory(&path)).ok() == own {
+                let number = path.file_name().and_then(|name| name.to_str()?.parse().ok());
+                return number.map(Self::Descriptor).ok_or_else(|| io::ErrorKind::NotFound.into());
+            }
+            path = path.parent().unwrap_or(Path::new("")).join(named);
+        }
+        Err(io::Error::from_raw_os_error(libc::ELOOP))
+    }
+}
+
+fn directory(path: &Path) -> &Path {
+    path.parent().filter(|directory| *directory != Path::new("")).unwrap_or(Path::new("."))
+}
+
+/// By what two paths of one regular file are known.
+#[derive(PartialEq, Eq)]
+enum Identity {
+    /// Device and inode.
+    Existing(u64, u64),
+    /// Directory and name.
+    New(PathBuf, OsString),
+}
+
+impl Identity {
+    /// `None` for what is no regular file, and for what cannot exist.
+    fn of(path: &Path) -> Option<Self> {
+        match fs::metadata(path) {
+            Ok(file) => file.is_file().then(|| Self::Existing(file.dev(), file.ino())),
+            Err(_) => {
+                let Destination::Path(target) = Destination::of(path).ok()? else { return None };
+                Some(Self::New(fs::canonicalize(directory(&target)).ok()?, target.file_name()?.to_owned()))
+            }
+        }
+    }
+}
+
+/// Refuses an output that would replace an input or another output. `outputs`: option and path;
+/// `inputs`: what it is, and its path or a name that is no path. Devices, pipes and standard output
+/// can take several texts.
+///
+/// # Errors
+/// A wrong usage that names the options.
+pub fn distinct<'a>(
+    outputs: &[(&str, Option<&Path>)],
+    inputs: impl IntoIterator<Item = (&'static str, &'a Path)>,
+) -> Result<(), Failure> {
+    // A text is added to what an open file has.
+    let is_added = |path: &Path| matches!(Destination::of(path), Ok(Destination::Descriptor(_)));
+    let is_standard = |path: &Path| path == Path::new("-");
+    let mut known: Vec<(&str, &Path, Identity)> = Vec::new();
+    for (option, path) in outputs.iter().filter_map(|&(option, path)| Some((option, path?))) {
+        let Some(identity) = Identity::of(path).filter(|_| !is_standard(path)) else { continue };
+        let same = known.iter().find(|(_, _, other)| *other == identity);
+        if let Some((other, at, _)) = same.filter(|(_, at, _)| !is_added(at) || !is_added(path)) {
+            return Err(Failure::usage(format!(
+                "{other} {} and {option} {}: this is one file; give each of them a name of its own",
+                at.display(),
+                path.display()
+            )));
+        }
+        known.push((option, path, identity));
+    }
+    for (what, path) in inputs {
+        let Some(identity) = Identity::of(path).filter(|_| !is_standard(path)) else { continue };
+        if let Some((option, at, _)) = known.iter().find(|(_, _, output)| *output == identity) {
+            return Err(Failure::usage(format!("{option} {}: this is {what}; name another file", at.display())));
+        }
+    }
+    Ok(())
+}
 
 /// A file that is written at the end of a run; the start checks that it can be written.
 ///
 /// A regular file is written beside its final place and renamed. Until it is complete it has no
 /// name, so that nothing is left if memfit is killed. Anything else that already exists (a
-/// terminal, a pipe, `/dev/null`) is written directly, as it cannot be replaced.
+/// terminal, a pipe, `/dev/null`) is written directly, as it cannot be replaced. So is an open file
+/// of memfit, such as its standard output, also if that is a regular file.
 #[derive(Debug)]
 pub struct OutputFile {
     target: PathBuf,
@@ -34,22 +125,25 @@ impl OutputFile {
     }
 
     fn try_open(path: &Path) -> io::Result<Self> {
-        let existing = fs::metadata(path);
+        let directly = |file| Self { target: path.to_owned(), temporary: None, named: false, file };
+        let target = match Destination::of(path)? {
+            // A copy of the descriptor, because the launcher gives up its standard output.
+            Destination::Descriptor(number) => return writable(number).map(directly),
+            Destination::Path(target) => target,
+        };
+        let existing = fs::metadata(&target);
         if existing.as_ref().is_ok_and(fs::Metadata::is_dir) {
             return Err(io::Error::other("it is a directory"));
         }
         if existing.as_ref().is_ok_and(|metadata| !metadata.is_file()) {
-            let file = OpenOptions::new().write(true).open(path)?;
-            return Ok(Self { target: path.to_owned(), temporary: None, named: false, file });
+            return OpenOptions::new().write(true).open(path).map(directly);
         }
-        // A symbolic link stays one: the file that it names is replaced.
-        let target = if existing.is_ok() { path.canonicalize()? } else { path.to_owned() };
         let name = target.file_name().ok_or_else(|| io::Error::other("it has no file name"))?;
-        let mut hidden = std::ffi::OsString::from(".");
+        let mut hidden = OsString::from(".");
         hidden.push(name);
         hidden.push(format!(".{:08x}", u32::from_ne_bytes(random_bytes()?)));
         let temporary = target.with_file_name(hidden);
-        let directory = temporary.parent().filter(|directory| *directory != Path::new("")).unwrap_or(Path::new("."));
+        let directory = directory(&temporary);
         // The first one shows that a file there can be named later, and so.
         let first = files::nameless(directory).and_then(|file| files::name(&file, &temporary));
         let nameless = first.and_then(|()| fs::remove_file(&temporary)).and_then(|()| files::nameless(directory));
@@ -57,7 +151,20 @@ impl OutputFile {
             Ok(file) => (file, false),
             Err(_) => (OpenOptions::new().write(true).create_new(true).open(&temporary)?, true),
         };
-        Ok(Self { target, temporary: Some(temporary), named, file })
+        let output = Self { target, temporary: Some(temporary), named, file };
+        if let Ok(existing) = existing {
+            output.keep_access(&existing)?;
+        }
+        Ok(output)
+    }
+
+    /// Gives the file the owner, if that is allowed, and the permissions of the one that it
+    /// replaces.
+    fn keep_access(&self, existing: &Metadata) -> io::Result<()> {
+        let (owner, group) = (existing.uid(), existing.gid());
+        // Without the right to give it away, the group may still be one of the user's.
+        let _ = fchown(&self.file, Some(owner), Some(group)).or_else(|_| fchown(&self.file, None, Some(group)));
+        self.file.set_permissions(Permissions::from_mode(existing.mode() & 0o777))
     }
 
     /// Writes the contents and renames the file to its final path.
@@ -102,13 +209,13 @@ impl OutputFile {
     }
 }
 
-/// A file that is written during the run and is useful even if the run ends early. Opening it
-/// truncates an existing file.
+/// A file that is written during the run and is useful even if the run ends early: it replaces an
+/// existing file when the run has begun.
 #[derive(Debug)]
 pub struct RecordFile {
     file: Option<File>,
-    /// Path of the file if we made it: removed if the run never begins.
-    new: Option<PathBuf>,
+    /// The file that gets its name when the run begins; an unlinked one gets none.
+    output: Option<OutputFile>,
 }
 
 impl RecordFile {
@@ -117,12 +224,9 @@ impl RecordFile {
     /// # Errors
     /// When it cannot be written to.
     pub fn open(option: &str, path: &Path) -> Result<Self, Failure> {
-        no_dash(option, path)?;
-        let new = OpenOptions::new().write(true).create_new(true).open(path);
-        let known = |_| OpenOptions::new().write(true).create(true).truncate(true).open(path);
-        let is_new = new.is_ok();
-        let file = new.or_else(known).map_err(|error| refused(option, path, &error))?;
-        Ok(Self { file: Some(file), new: is_new.then(|| path.to_owned()) })
+        let output = OutputFile::open(option, path)?;
+        let file = output.file.try_clone().map_err(|error| refused(option, path, &error))?;
+        Ok(Self { file: Some(file), output: Some(output) })
     }
 
     /// An unlinked temporary file, and another handle of it. The kernel frees it when the last
@@ -146,7 +250,17 @@ impl RecordFile {
             let advice = "set TMPDIR to a directory that you may write to";
             Failure::here(format!("{option}: no temporary file can be made in {directory}: {reason}; {advice}"))
         })?;
-        Ok((Self { file: Some(to_write), new: None }, to_read))
+        Ok((Self { file: Some(to_write), output: None }, to_read))
+    }
+
+    /// Another handle of a regular file. Its path may name the recording of another run when this
+    /// one ends.
+    ///
+    /// # Errors
+    /// When no descriptor is left.
+    pub fn handle(&self) -> io::Result<Option<File>> {
+        let replaces = self.output.as_ref().filter(|output| output.temporary.is_some());
+        replaces.map(|output| output.file.try_clone()).transpose()
     }
 
     /// Hands the file over to its writer.
@@ -154,17 +268,21 @@ impl RecordFile {
         self.file.take()
     }
 
-    /// The run has begun: the file stays.
-    pub fn keep(mut self) {
-        self.new = None;
+    /// The run has begun: the file gets its name.
+    ///
+    /// # Errors
+    /// When that fails.
+    pub fn keep(self) -> Result<(), Failure> {
+        self.output.map_or(Ok(()), OutputFile::place)
     }
 }
 
-impl Drop for RecordFile {
-    fn drop(&mut self) {
-        if let Some(new) = self.new.take() {
-            let _ = fs::remove_file(new);
-        }
+/// A copy of a descriptor of this process.
+fn writable(number: RawFd) -> io::Result<File> {
+    let file = File::from(lasting(number).try_clone_to_owned()?);
+    match files::is_writable(&file) {
+        true => Ok(file),
+        false => Err(io::Error::other("it is open for reading only")),
     }
 }
 
@@ -197,6 +315,7 @@ impl Drop for OutputFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::{AsRawFd, IntoRawFd};
 
     fn directory(name: &str) -> PathBuf {
         let path = std::env::temp_dir().join(format!("memfit-output-{name}-{}", std::process::id()));
@@ -237,6 +356,120 @@ mod tests {
         fs::remove_dir_all(directory).unwrap();
         OutputFile::open("--stats", Path::new("/dev/null")).unwrap().finish(b"x").unwrap();
         assert!(!Path::new("/dev/null").is_file());
+    }
+
+    #[test]
+    fn a_file_is_replaced_by_one_with_its_permissions() {
+        let directory = directory("mode");
+        let path = directory.join("file");
+        fs::write(&path, "old").unwrap();
+        for mode in [0o600, 0o640, 0o444] {
+            fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            OutputFile::open("--stats", &path).unwrap().finish(b"new").unwrap();
+            let now = fs::metadata(&path).unwrap();
+            assert_eq!((now.mode() & 0o777, now.len()), (mode, 3));
+        }
+        let _ = std::os::unix::fs::chown(&path, Some(65534), Some(65534));
+        let owner = fs::metadata(&path).unwrap().uid();
+        OutputFile::open("--stats", &path).unwrap().finish(b"new").unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().uid(), owner);
+        fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn a_link_to_a_file_that_is_not_there_stays_one() {
+        let directory = directory("dangling");
+        fs::create_dir(directory.join("below")).unwrap();
+        std::os::unix::fs::symlink("below/link", directory.join("link")).unwrap();
+        std::os::unix::fs::symlink("../file", directory.join("below/link")).unwrap();
+        OutputFile::open("--stats", &directory.join("link")).unwrap().finish(b"new").unwrap();
+        assert!(directory.join("link").is_symlink() && directory.join("below/link").is_symlink());
+        assert_eq!(fs::read(directory.join("file")).unwrap(), b"new");
+        std::os::unix::fs::symlink("loop", directory.join("loop")).unwrap();
+        let error = OutputFile::open("--stats", &directory.join("loop")).unwrap_err();
+        assert!(error.message.contains("Too many levels of symbolic links"), "{error}");
+        fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn an_open_file_is_written_where_it_is() {
+        let directory = directory("open");
+        let path = directory.join("log");
+        fs::write(&path, "old\n").unwrap();
+        let log = OpenOptions::new().append(true).open(&path).unwrap();
+        for name in ["/dev/fd", "/proc/self/fd"] {
+            let name = PathBuf::from(format!("{name}/{}", log.as_raw_fd()));
+            let link = directory.join("link");
+            std::os::unix::fs::symlink(&name, &link).unwrap();
+            OutputFile::open("--stats", &name).unwrap().finish(b"new\n").unwrap();
+            let mut record = RecordFile::open("--record", &link).unwrap();
+            record.take().unwrap().write_all(b"recorded\n").unwrap();
+            record.keep().unwrap();
+            fs::remove_file(link).unwrap();
+        }
+        assert_eq!(fs::read(&path).unwrap(), "old\nnew\nrecorded\nnew\nrecorded\n".as_bytes());
+        let read_only = File::open(&path).unwrap();
+        let name = PathBuf::from(format!("/dev/fd/{}", read_only.as_raw_fd()));
+        let error = OutputFile::open("--stats", &name).unwrap_err();
+        assert!(error.message.contains("it is open for reading only"), "{error}");
+        fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn a_recording_gets_its_name_when_the_run_begins() {
+        let directory = directory("record");
+        let path = directory.join("run.memfit");
+        fs::write(&path, "earlier").unwrap();
+        drop(RecordFile::open("--record", &path).unwrap());
+        assert_eq!(fs::read(&path).unwrap(), b"earlier", "of a run that did not begin");
+        let mut record = RecordFile::open("--record", &path).unwrap();
+        let mut file = record.take().unwrap();
+        file.write_all(b"first ").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"earlier");
+        let again = format!("/proc/self/fd/{}", record.handle().unwrap().unwrap().into_raw_fd());
+        record.keep().unwrap();
+        file.write_all(b"second").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"first second");
+        assert_eq!(names(&directory), ["run.memfit"]);
+        let mut other = RecordFile::open("--record", &path).unwrap();
+        other.take().unwrap().write_all(b"other").unwrap();
+        other.keep().unwrap();
+        file.write_all(b" third").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"other", "two runs do not write into one file");
+        assert_eq!(fs::read(again).unwrap(), b"first second third");
+        let device = RecordFile::open("--record", Path::new("/dev/null")).unwrap();
+        assert!(device.handle().unwrap().is_none());
+        device.keep().unwrap();
+        fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn one_file_is_not_two_outputs_and_no_input() {
+        let directory = directory("distinct");
+        let (file, new, link) = (directory.join("file"), directory.join("new"), directory.join("below/../link"));
+        fs::create_dir(directory.join("below")).unwrap();
+        fs::write(&file, "").unwrap();
+        std::os::unix::fs::symlink("new", directory.join("link")).unwrap();
+        let two = |one: &Path, other: &Path| distinct(&[("--a", Some(one)), ("--b", None), ("--c", Some(other))], []);
+        for (one, other) in [(&file, &file), (&new, &new), (&new, &link), (&link, &new)] {
+            let failure = two(one, other).unwrap_err();
+            assert_eq!(failure.code, 2);
+            assert!(failure.message.contains("--a ") && failure.message.contains("--c "), "{failure}");
+            assert!(failure.message.ends_with("this is one file; give each of them a name of its own"), "{failure}");
+        }
+        two(&file, &new).unwrap();
+        for standard in ["-", "/dev/null"].map(Path::new) {
+            two(standard, standard).unwrap();
+            distinct(&[("--a", Some(standard))], [("a workload", standard)]).unwrap();
+        }
+        let log = OpenOptions::new().append(true).open(&file).unwrap();
+        let open = PathBuf::from(format!("/dev/fd/{}", log.as_raw_fd()));
+        two(&open, &open).unwrap();
+        assert!(two(&open, &file).is_err(), "the second one would replace the first");
+        let failure = distinct(&[("--a", Some(&file))], [("a workload", &*new), ("a scheme", &*file)]).unwrap_err();
+        assert!(failure.message.ends_with("/file: this is a scheme; name another file"), "{failure}");
+        distinct(&[("--a", Some(&new))], [("a workload", &*file), ("a scheme", Path::new("memfit"))]).unwrap();
+        fs::remove_dir_all(directory).unwrap();
     }
 
     #[test]

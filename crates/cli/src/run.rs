@@ -5,7 +5,7 @@ use crate::args::RunArgs;
 use crate::checks::{self, Check, Status};
 use crate::errors::{tell, Failure};
 use crate::launcher::{self, Plan};
-use crate::output::{OutputFile, RecordFile};
+use crate::output::{distinct, OutputFile, RecordFile};
 use crate::preload::{self, FALLBACK_VARIABLE, SOCKET_VARIABLE};
 use crate::size_parsing::{human, Size};
 use crate::{swap, Serve};
@@ -63,6 +63,7 @@ impl Inherited {
 /// # Errors
 /// When the command could not be run, or the run had to be ended.
 pub fn run(args: &RunArgs, inherited: Inherited, serve: Serve) -> Result<i32, Failure> {
+    files_are_distinct(args)?;
     let budget = Budget::choose(args.memory)?;
     let swap_size = args.swap.size(budget.base_bytes)?;
     let (swap_writes, endurance) = (args.swap.writes()?, args.swap.endurance()?);
@@ -129,6 +130,17 @@ pub fn run(args: &RunArgs, inherited: Inherited, serve: Serve) -> Result<i32, Fa
         advice.tell(ended.peak);
     }
     Ok(ended.code)
+}
+
+/// No output replaces another one, or what the run needs.
+fn files_are_distinct(args: &RunArgs) -> Result<(), Failure> {
+    let advice = args.advise.as_ref().and_then(Option::as_deref);
+    let (stats, report, record) = (args.stats.as_deref(), args.report.as_deref(), args.record.as_deref());
+    let scheme = args.scheme.as_deref().map(|name| ("the scheme", Path::new(name)));
+    distinct(
+        &[("--stats", stats), ("--report", report), ("--record", record), ("--advise", advice)],
+        args.swap.places.iter().map(|place| ("a place of --swap", &**place)).chain(scheme),
+    )
 }
 
 /// The budget and where it comes from.

@@ -9,7 +9,7 @@ pub mod table;
 
 use crate::args::{ResidentsArg, SimArgs};
 use crate::errors::Failure;
-use crate::output::OutputFile;
+use crate::output::{distinct, OutputFile};
 use crate::size_parsing::{human, Size};
 use curve::Found;
 use memfit_core::PAGE_BYTES;
@@ -134,6 +134,10 @@ pub fn one_on_stdout(options: &[(&str, &Option<PathBuf>)]) -> Result<(), Failure
 
 impl Outputs {
     fn open(args: &SimArgs) -> Result<Outputs, Failure> {
+        let outputs =
+            [("--json", &args.json), ("--csv", &args.csv), ("--report", &args.report), ("--parquet", &args.parquet)];
+        let outputs = outputs.map(|(option, path)| (option, path.as_deref()));
+        distinct(&outputs, args.simulated.inputs(&args.workloads, &args.scheme))?;
         let file =
             |option, path: &Option<PathBuf>| path.as_deref().map(|path| OutputFile::open(option, path)).transpose();
         let text = |option, path| if is_stdout(path) { Ok(None) } else { file(option, path) };

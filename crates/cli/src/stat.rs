@@ -122,7 +122,7 @@ fn living(list: &[Process]) -> usize {
 }
 
 fn command(stats: &Stats) -> String {
-    stats.command.join(" ").replace(char::is_control, " ")
+    stats.command.join(" ").replace(memfit_wire::is_unprintable, " ")
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The swap tier that the user asked for, checked before anything starts.
 
 use crate::errors::{describe, Failure};
-use memfit_os::probe;
+use memfit_os::{files, probe};
 use memfit_pager::config::SwapChoice;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -98,6 +98,10 @@ fn check(path: &Path, overwrite: bool) -> Result<(), String> {
         Some(libc::EBUSY) => "it is in use: mounted, or part of an array, a volume group or the kernel's swap".into(),
         _ => format!("it cannot be written: {}", describe(&error)),
     })?;
+    if !kind.is_block_device() {
+        // The pager locks the file for the run. This lock ends with this function.
+        files::lock(&file).map_err(|_| "it is in use by another run of memfit; name another file")?;
+    }
     if overwrite {
         return Ok(());
     }
@@ -210,6 +214,22 @@ mod tests {
         if Path::new("/dev/shm").is_dir() {
             assert!(reason("/dev/shm").contains("kept in RAM"), "{}", reason("/dev/shm"));
         }
+    }
+
+    #[test]
+    fn a_file_that_another_run_uses_is_refused() {
+        let path = std::path::PathBuf::from(format!("/var/tmp/memfit-swap-used-{}", std::process::id()));
+        let file = File::create_new(&path).unwrap();
+        files::lock(&file).unwrap();
+        for overwrite in [false, true] {
+            let failure = choose(std::slice::from_ref(&path), overwrite).unwrap_err();
+            assert!(failure.message.contains("it is in use by another run of memfit"), "{failure}");
+            assert_eq!(failure.code, 1);
+        }
+        assert_eq!(file.metadata().unwrap().len(), 0, "it got no mark");
+        drop(file);
+        assert!(choose(std::slice::from_ref(&path), false).is_ok());
+        fs::remove_file(&path).unwrap();
     }
 
     #[test]

@@ -5,7 +5,8 @@
 //! the keys of `--stats` that are known while it runs, and `now` (like `peak`, at this moment).
 //! `{"stat":1,"brief":true}` leaves out what costs the pager time in proportion to the size of the
 //! tree: `now.pages`, and the processes that have ended. If an answer would not fit into a packet,
-//! `processes` has the largest running ones, and `processes_left_out` says how many others run.
+//! `processes` has the largest running ones, and `processes_left_out` says how many others run;
+//! `command` has the beginning of a long command line, and `warnings` the last ones.
 //!
 //! With `"order"` in the packet ([`Order`]) the pager tells a process of the tree what to do, and
 //! answers with [`Told`].
@@ -44,6 +45,14 @@ impl Question {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Tree {
     socket_name: String,
+}
+
+#[cfg(test)]
+impl Tree {
+    /// A tree that is not running.
+    pub fn of_launcher(pid: u32) -> Self {
+        Tree { socket_name: format!("memfit-0-{pid}-0") }
+    }
 }
 
 /// All trees of this user, in the order of their names.

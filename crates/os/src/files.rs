@@ -30,6 +30,29 @@ pub fn make_direct(file: &File) -> io::Result<()> {
     }
 }
 
+/// Whether the file is open for writing.
+pub fn is_writable(file: &File) -> bool {
+    // SAFETY: reads the flags of an open file; no pointer is passed.
+    let flags = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) };
+    flags >= 0 && flags & libc::O_ACCMODE != libc::O_RDONLY
+}
+
+/// Locks the file against other programs that lock it, until the last descriptor of this open file
+/// is closed (flock). Where the file system has no locks, nothing is done.
+///
+/// # Errors
+/// `WouldBlock` if another open file of it has the lock.
+pub fn lock(file: &File) -> io::Result<()> {
+    // SAFETY: locks an open file; no pointer is passed.
+    if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
+        return Ok(());
+    }
+    match io::Error::last_os_error() {
+        error if error.kind() == io::ErrorKind::WouldBlock => Err(error),
+        _ => Ok(()),
+    }
+}
+
 /// Names a nameless file. No other file may have the name.
 ///
 /// # Errors

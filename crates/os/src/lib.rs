@@ -22,3 +22,26 @@ pub mod standby;
 pub mod transfer;
 pub mod uffd;
 pub mod unevictable;
+
+use std::io;
+
+/// The system's text for an error, without Rust's "(os error 2)".
+#[must_use]
+pub fn describe(error: &io::Error) -> String {
+    let text = error.to_string();
+    match text.find(" (os error ") {
+        Some(end) => text[..end].to_owned(),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_numbers_in_descriptions() {
+        assert_eq!(describe(&io::Error::from_raw_os_error(libc::ENOENT)), "No such file or directory");
+        assert_eq!(describe(&io::Error::other("x")), "x");
+    }
+}

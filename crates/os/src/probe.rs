@@ -4,6 +4,7 @@
 //! Every probe leaves the process as it was. None takes more than some microseconds, so that each
 //! run can make the probes that it depends on.
 
+use crate::describe;
 use crate::maps::Pagemap;
 use crate::procfs::read_text;
 use crate::sched;
@@ -13,6 +14,7 @@ use memfit_wire::uffd::{
     USERFAULTFD_IOC_NEW,
 };
 use std::ffi::{CStr, CString};
+use std::fmt;
 use std::fs;
 use std::io;
 use std::mem;
@@ -194,13 +196,50 @@ fn page_bytes() -> usize {
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
 }
 
+/// Why a page of this process could not be moved.
+#[derive(Debug)]
+pub enum MoveFailed {
+    /// There is no userfaultfd.
+    Denied(UffdDenied),
+    /// This step failed.
+    Step(&'static str, io::Error),
+    /// The page did not arrive, or did not leave: the first bytes there.
+    Data(u8, u8),
+}
+
+impl MoveFailed {
+    /// The kernel's error.
+    pub fn errno(&self) -> Option<i32> {
+        match self {
+            Self::Denied(UffdDenied::Other(errno)) => Some(*errno),
+            Self::Step(_, error) => error.raw_os_error(),
+            Self::Denied(_) | Self::Data(..) => None,
+        }
+    }
+}
+
+impl fmt::Display for MoveFailed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Denied(UffdDenied::Other(errno)) => {
+                write!(f, "userfaultfd: {}", describe(&io::Error::from_raw_os_error(*errno)))
+            }
+            Self::Denied(denied) => write!(f, "userfaultfd: {denied:?}"),
+            Self::Step(name, error) => write!(f, "{name}: {}", describe(error)),
+            Self::Data(arrived, left) => {
+                write!(f, "UFFDIO_MOVE: the data did not move ({arrived:#x}, {left:#x})")
+            }
+        }
+    }
+}
+
 /// Moves one page of this process and checks the data.
 ///
 /// # Errors
 /// The failed step with the kernel's error, or that the data differed.
-pub fn try_move() -> Result<(), String> {
-    let step = |name: &str, error: io::Error| format!("{name}: {error}");
-    let (uffd, _) = open_userfaultfd().map_err(|denied| format!("userfaultfd: {denied:?}"))?;
+pub fn try_move() -> Result<(), MoveFailed> {
+    let step = MoveFailed::Step;
+    let (uffd, _) = open_userfaultfd().map_err(MoveFailed::Denied)?;
     handshake(&uffd, feature::MOVE).map_err(|error| step("UFFDIO_API with MOVE", error))?;
     let page = page_bytes();
     let source = Pages::new(page).map_err(|error| step("mmap", error))?;
@@ -218,7 +257,7 @@ pub fn try_move() -> Result<(), String> {
     // compiler's back.
     let (arrived, left) = unsafe { (target.start.add(page - 1).read_volatile(), source.start.read_volatile()) };
     if (arrived, left) != (0xA5, 0) {
-        return Err(format!("UFFDIO_MOVE: the data did not move ({arrived:#x}, {left:#x})"));
+        return Err(MoveFailed::Data(arrived, left));
     }
     Ok(())
 }

@@ -67,6 +67,7 @@ use config::{Config, FromPager, SwapChoice};
 use contents::Contents;
 use memfit_core::scheme::{AdmissionKind, SwapFormat};
 use memfit_os::capability::{self, CAP_SYS_ADMIN, CAP_SYS_PTRACE};
+use memfit_os::describe;
 use memfit_os::probe;
 use memfit_os::standby::Standby;
 use memfit_os::uffd;
@@ -232,7 +233,7 @@ fn open_swap(config: &Config, format: SwapFormat) -> Result<Option<Arc<SwapTier>
         tier.add(&path, max).map_err(|error| {
             let path = path.display();
             let advice = "choose another place with --swap DIR, or --swap none";
-            (format!("cannot use {path} for swap: {error}; {advice}"), 1)
+            (format!("cannot use {path} for swap: {}; {advice}", describe(&error)), 1)
         })?;
     }
     Ok(Some(Arc::new(tier)))

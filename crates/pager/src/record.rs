@@ -7,6 +7,7 @@ use crate::config::Config;
 use crate::locks::{rank, Lock};
 use memfit_core::trace::Note;
 use memfit_core::{Core, CoreCall};
+use memfit_os::describe;
 use memfit_trace::{Begins, Filled, Head, Tape, Writer};
 use std::fs::File;
 use std::io;
@@ -116,7 +117,7 @@ pub fn start(
     let writer = match Writer::new(file, &head) {
         Ok(writer) => writer,
         Err(error) => {
-            tell(format!("--record: nothing is recorded, and the run goes on: {error}"));
+            tell(format!("--record: nothing is recorded, and the run goes on: {}", describe(&error)));
             return Ok(None);
         }
     };
@@ -127,7 +128,7 @@ pub fn start(
     std::thread::Builder::new().name("record".into()).spawn(move || {
         if let Err(error) = write(writer, &parts) {
             stops.store(true, Relaxed);
-            tell(format!("--record: the recording ends here, and the run goes on: {error}"));
+            tell(format!("--record: the recording ends here, and the run goes on: {}", describe(&error)));
         }
         drop(lives);
     })?;

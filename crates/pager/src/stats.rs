@@ -163,6 +163,8 @@ fn codecs(shared: &Shared) -> BTreeMap<String, Codec> {
 
 /// About 170 bytes each; a packet of 200 KB can be sent by default.
 const PROCESSES_IN_A_PACKET: usize = 500;
+/// Bytes of the command in a packet, and of the warnings.
+const TEXT_IN_A_PACKET: usize = 16 << 10;
 
 /// What is asked of a running pager, as JSON; keys that are not known are no matter.
 #[derive(Debug, Default, Deserialize)]
@@ -338,13 +340,40 @@ pub fn live(desk: &Desk, question: &Question) -> Stats {
 }
 
 /// Keeps those running processes that have most memory, so that an answer fits into one packet, and
-/// tells how many others run.
+/// tells how many others run. Keeps the beginning of the command, and the last warnings.
 pub fn shorten(answer: &mut Stats) {
     let rows = &mut answer.processes;
     rows.retain(|row| row.running);
     rows.sort_by_key(|row| std::cmp::Reverse(row.resident_bytes));
     answer.processes_left_out = Some(rows.len().saturating_sub(PROCESSES_IN_A_PACKET) as u64);
     rows.truncate(PROCESSES_IN_A_PACKET);
+    let mut room = TEXT_IN_A_PACKET;
+    let cut = answer.command.iter_mut().enumerate().find_map(|(i, word)| {
+        let end = fitting(word, &mut room)?;
+        word.truncate(end);
+        word.push_str("...");
+        Some(i + 1)
+    });
+    answer.command.truncate(cut.unwrap_or(answer.command.len()));
+    let mut room = TEXT_IN_A_PACKET;
+    let cut = answer.warnings.iter().rposition(|warning| fitting(warning, &mut room).is_some());
+    answer.warnings.drain(..cut.map_or(0, |last| last + 1));
+}
+
+/// How much of a text fits into the room, as JSON in a list; `None`: all. Takes the room for it.
+fn fitting(text: &str, room: &mut usize) -> Option<usize> {
+    let cost = |c: char| match c {
+        '"' | '\\' => 2,
+        '\0'..' ' => r"\u0000".len(),
+        _ => c.len_utf8(),
+    };
+    let Some(mut left) = room.checked_sub(r#""...","#.len()) else { return Some(0) };
+    for (at, c) in text.char_indices() {
+        let Some(rest) = left.checked_sub(cost(c)) else { return Some(at) };
+        left = rest;
+    }
+    *room = left;
+    None
 }
 
 /// What the run has done up to now.
@@ -468,6 +497,30 @@ mod tests {
         let rows = &answer.processes;
         assert_eq!((rows.len(), rows[0].resident_bytes), (PROCESSES_IN_A_PACKET, 999));
         shorten(&mut Stats::default());
+    }
+
+    #[test]
+    fn an_answer_about_a_long_command_fits_into_a_packet() {
+        let row = |pid| Process { pid, running: true, comm: "\u{1}".repeat(15), ..Process::default() };
+        for command in
+            [vec!["tr".into(), "\0".repeat(300_000)], vec!["\"".into(); 300_000], vec![String::new(); 300_000]]
+        {
+            let warnings = (0..300).map(|number| format!("{number} {}", "x".repeat(1000))).collect();
+            let processes = (0..2000).map(row).collect();
+            let mut answer = Stats { command, warnings, processes, ..Stats::default() };
+            shorten(&mut answer);
+            let bytes = serde_json::to_vec(&answer).unwrap().len();
+            assert!(bytes < 200_000, "{bytes}");
+            let (words, last) = (answer.command.len(), answer.command.last().unwrap());
+            assert!(
+                last.ends_with("...") && serde_json::to_vec(&answer.command).unwrap().len() <= TEXT_IN_A_PACKET + 8
+            );
+            assert!(words > 1000 || last.len() > 1000, "{words} words");
+            assert!(answer.warnings.len() > 10 && answer.warnings.last().unwrap().starts_with("299 "));
+        }
+        let mut short = Stats { command: vec!["a".into()], warnings: vec!["w".into()], ..Stats::default() };
+        shorten(&mut short);
+        assert_eq!((&*short.command, &*short.warnings), (&["a".to_owned()][..], &["w".to_owned()][..]));
     }
 
     #[test]

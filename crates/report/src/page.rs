@@ -457,7 +457,9 @@ fn paragraph(to: &mut impl Write, class: &str, text: &str) -> io::Result<()> {
 
 /// Text that is safe between tags and in quoted attributes.
 fn escaped(text: &str) -> Cow<'_, str> {
-    let special = |c: char| matches!(c, '&' | '<' | '>' | '"' | '\'') || (c.is_control() && c != '\n' && c != '\t');
+    let special = |c: char| {
+        matches!(c, '&' | '<' | '>' | '"' | '\'') || (memfit_wire::is_unprintable(c) && c != '\n' && c != '\t')
+    };
     if !text.contains(special) {
         return Cow::Borrowed(text);
     }

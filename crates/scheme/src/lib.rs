@@ -204,7 +204,7 @@ impl Reader<'_> {
             let DeValue::String(text) = value else { return Err(wrong_type(key, "a string")) };
             let field = if key == "name" { &mut self.scheme.name } else { &mut self.scheme.summary };
             // It is printed.
-            *field = text.replace(char::is_control, " ");
+            *field = text.replace(memfit_wire::is_unprintable, " ");
         } else if sections().any(|section| section == key) {
             return Err(wrong_type(key, "a table"));
         } else {

@@ -117,7 +117,7 @@ schema! {
         -- "The run"
         schema: u64 = "1; changes when a key changes its meaning or goes",
         version: String = "of memfit",
-        command: Vec<String> = "the command and its arguments",
+        command: Vec<String> = "the command and its arguments; of a long one an answer of a running pager has the beginning",
         pid: i32 = "of the `memfit run` process",
         scheme: String = "name of the scheme",
         budget_bytes: u64 = "the budget",
@@ -306,7 +306,7 @@ impl Process {
             (.., true) => " (waits for its turn)".into(),
             _ => String::new(),
         };
-        self.comm.replace(char::is_control, " ") + &state
+        self.comm.replace(memfit_wire::is_unprintable, " ") + &state
     }
 }
 

@@ -125,7 +125,7 @@ impl<R: Read> Reader<R> {
             return Err(wrong(Reason::Damaged));
         };
         // It is printed: somebody else's recording must not control the terminal.
-        head.memfit = head.memfit.replace(char::is_control, " ");
+        head.memfit = head.memfit.replace(memfit_wire::is_unprintable, " ");
         let offset = bytes.len() as u64;
         let context = DCtx::create();
         Ok(Reader { from, offset, head, context, stored: Vec::new(), raw: Vec::new(), ended: false })

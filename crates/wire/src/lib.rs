@@ -1,5 +1,6 @@
 //! Types shared by the pager and the stub: the ring, the control messages, the kernel's interfaces
-//! of userfaultfd and pagemap; the size of a page, for all crates.
+//! of userfaultfd and pagemap. For all crates: the size of a page, and which characters drive a
+//! terminal.
 //!
 //! Control messages use one SOCK_SEQPACKET connection per process: one message per packet, in the
 //! byte order of the machine. Batches go through the [`Ring`] at the start of the process's shared
@@ -14,6 +15,13 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 
 /// Bytes in a page of all programs and of every file of memfit.
 pub const PAGE_BYTES: usize = 4096;
+
+/// Whether a character drives a terminal instead of being shown there: a control character, or one
+/// that changes the direction of the text around it. Programs choose their names, and anybody can
+/// write a recording: memfit replaces such characters where it prints texts of others.
+pub fn is_unprintable(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
 
 /// Protocol version. Pager and stub refuse any other.
 pub const VERSION: u32 = 14;

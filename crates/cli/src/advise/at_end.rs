@@ -14,9 +14,9 @@ use std::path::Path;
 
 /// State that is prepared before the run.
 pub struct AtEnd {
-    /// Where the recording can be read.
-    path: String,
-    /// Keeps an unlinked recording alive.
+    /// The path of the recording, if the user asked for one.
+    name: Option<String>,
+    /// The recording, unless it is a device or a pipe.
     recording: Option<File>,
     /// Where the advice goes, if not to standard error.
     output: Option<OutputFile>,
@@ -30,29 +30,30 @@ impl AtEnd {
     /// When one of the two cannot be made.
     pub fn prepare(file: Option<&Path>, args: &RunArgs, record: &mut Option<RecordFile>) -> Result<AtEnd, Failure> {
         let output = file.map(|path| OutputFile::open("--advise", path)).transpose()?;
-        let (path, recording) = match &args.record {
-            Some(path) => (path.to_string_lossy().into_owned(), None),
+        let recording = match record {
+            Some(record) => record.handle().map_err(|error| Failure::system("keep the recording open", &error))?,
             None => {
                 let (to_write, to_read) = RecordFile::nameless("--advise")?;
                 *record = Some(to_write);
-                // Opening it again by this name begins at its start.
-                (format!("/proc/self/fd/{}", to_read.as_raw_fd()), Some(to_read))
+                Some(to_read)
             }
         };
-        Ok(AtEnd { path, recording, output, quiet: args.quiet })
+        let name = args.record.as_ref().map(|path| path.to_string_lossy().into_owned());
+        Ok(AtEnd { name, recording, output, quiet: args.quiet })
     }
 
     /// Prints or writes the advice. An error here is only printed: the exit status is that of the
     /// run. `peak`: peak memory of the run, bytes.
     pub fn tell(self, peak: Option<u64>) {
-        let AtEnd { path, recording, output, quiet } = self;
+        let AtEnd { name, recording, output, quiet } = self;
+        // Opening it again by this name begins at its start.
+        let again = recording.as_ref().map(|file| format!("/proc/self/fd/{}", file.as_raw_fd()));
+        let path = again.or_else(|| name.clone()).unwrap_or_default();
         let told = || -> Result<(), Failure> {
             let target = output.as_ref().map(|output| output.target().to_owned());
             let options = Options::of_run(quiet, target.as_deref())?;
             let mut subject = Subject::examine(&path, &options)?;
-            if recording.is_some() {
-                subject.known.name = subject.what();
-            }
+            subject.known.name = name.clone().unwrap_or_else(|| subject.what());
             subject.besides = peak.map(|peak| peak.saturating_sub(subject.footprint()));
             let advice = advise(vec![subject], &options)?;
             match output {
@@ -63,8 +64,10 @@ impl AtEnd {
         };
         if let Err(failure) = told() {
             // The user does not know a file of that name.
-            let own = recording.as_ref().map_or_else(String::new, |_| format!("{path}: "));
-            let why = failure.message.strip_prefix(&own).unwrap_or(&failure.message);
+            let why = match name {
+                Some(name) => failure.message.replace(&path, &name),
+                None => failure.message.replacen(&format!("{path}: "), "", 1),
+            };
             tell(&format!("--advise: no advice can be given: {why}"));
         }
     }

@@ -51,7 +51,7 @@ pub fn command_line(advice: &Advice, options: &Options<'_>) -> String {
         Some(command) => words.extend(command.iter().map(|word| quoted(word))),
         None => words.push("COMMAND".into()),
     }
-    words.join(" ").replace(char::is_control, " ")
+    words.join(" ").replace(memfit_wire::is_unprintable, " ")
 }
 
 /// A name that is not a preset must look like a file.

@@ -106,7 +106,7 @@ impl Subject {
     /// Its name in the advice: a command, or the name of a workload.
     pub fn what(&self) -> String {
         match self.command() {
-            Some(command) => command.join(" ").replace(char::is_control, " "),
+            Some(command) => command.join(" ").replace(memfit_wire::is_unprintable, " "),
             None => self.known.name.clone(),
         }
     }

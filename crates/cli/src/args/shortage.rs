@@ -1,5 +1,6 @@
 //! The options of `memfit run` about what it does when memory is not enough for the programs.
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
 use memfit_core::scheme::{Scheme, SizingKind};
 use memfit_pager::config::OnFull;
@@ -23,7 +24,7 @@ pub struct ShortageArgs {
 
     /// Names of processes that --on-full never stops or kills, and that wait for no turn (--turns),
     /// as ps -o comm shows them
-    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = NonEmptyStringValueParser::new())]
     pub protect: Vec<String>,
 
     /// Seconds of a turn when processes take pages from each other: some wait; 0: nobody waits

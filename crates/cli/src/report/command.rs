@@ -2,7 +2,7 @@
 
 use crate::args::ReportArgs;
 use crate::errors::Failure;
-use crate::output::OutputFile;
+use crate::output::{distinct, OutputFile};
 use memfit_report::Report;
 use std::fs;
 use std::io::{self, Read};
@@ -14,6 +14,7 @@ use std::path::Path;
 /// When the description cannot be read or is invalid, or the page cannot be written.
 pub fn run(args: &ReportArgs) -> Result<i32, Failure> {
     let name = if is_stdin(&args.page) { "standard input".into() } else { args.page.display().to_string() };
+    distinct(&[("--output", Some(&args.output))], [("the description", &*args.page)])?;
     let text = read(&args.page).map_err(|error| Failure::system(&format!("read {name}"), &error))?;
     let report = Report::from_json(&text).map_err(|wrong| {
         Failure::here(format!("{name} does not describe a page: {wrong}; docs/report.md has the form"))

@@ -7,13 +7,14 @@ use std::collections::HashMap;
 /// and nothing of them may reach it as an order.
 #[must_use]
 pub fn shown(mut stats: Stats) -> Stats {
-    let clean = |text: &mut String| *text = text.replace(char::is_control, " ");
+    let clean = |text: &mut String| *text = text.replace(memfit_wire::is_unprintable, " ");
     stats.processes.retain(|process| process.running);
     stats.processes.iter_mut().for_each(|process| clean(&mut process.comm));
     let texts = [&mut stats.scheme].into_iter().chain(&mut stats.command).chain(&mut stats.warnings);
     texts.for_each(clean);
     let codecs = std::mem::take(&mut stats.codecs);
-    stats.codecs = codecs.into_iter().map(|(name, codec)| (name.replace(char::is_control, " "), codec)).collect();
+    stats.codecs =
+        codecs.into_iter().map(|(name, codec)| (name.replace(memfit_wire::is_unprintable, " "), codec)).collect();
     stats
 }
 

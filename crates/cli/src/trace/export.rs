@@ -3,10 +3,8 @@
 use super::{cut, grouped, length, open, unreadable};
 use crate::args::{TableFormat, TraceExportArgs};
 use crate::errors::{tell, Failure};
-use crate::output::OutputFile;
+use crate::output::{distinct, OutputFile};
 use memfit_export::{export, ExportError, Format, Rows};
-use std::fs;
-use std::path::Path;
 
 /// Writes the table.
 ///
@@ -15,9 +13,7 @@ use std::path::Path;
 pub fn run(args: &TraceExportArgs) -> Result<i32, Failure> {
     let format = format(args)?;
     let name = args.file.display();
-    if is_same(&args.file, &args.output) {
-        return Err(Failure::usage(format!("-o {name}: this is the recording; give the table another name")));
-    }
+    distinct(&[("-o", Some(&args.output))], [("the recording", &*args.file)])?;
     let mut reader = open(&args.file)?;
     let mut output = OutputFile::open("-o", &args.output)?;
     let (of, rows) = if args.contents { (Rows::Contents, "rows") } else { (Rows::Calls, "calls") };
@@ -52,8 +48,4 @@ fn format(args: &TraceExportArgs) -> Result<Format, Failure> {
         let name = args.output.display();
         Failure::usage(format!("-o {name}: name it .parquet or .csv, or say --format parquet or --format csv"))
     })
-}
-
-fn is_same(one: &Path, other: &Path) -> bool {
-    matches!((fs::canonicalize(one), fs::canonicalize(other)), (Ok(one), Ok(other)) if one == other)
 }

@@ -3,13 +3,14 @@
 use super::grouped;
 use crate::args::TraceGenerateArgs;
 use crate::errors::{tell, Failure};
-use crate::output::OutputFile;
+use crate::output::{distinct, OutputFile};
 use crate::size_parsing::{human, Size};
 use memfit_sim::cost::CostTable;
 use memfit_sim::device::Device;
 use memfit_sim::generate::Spec;
 use memfit_sim::{footprint, Contents, Machine, Recorder, Residents, Setup};
 use std::io::BufWriter;
+use std::path::Path;
 use std::sync::Arc;
 
 /// Size of the swap tier, bytes: more than any workload has.
@@ -20,6 +21,7 @@ const SWAP_BYTES: u64 = 16 << 30;
 /// # Errors
 /// When the command line is wrong, or the file cannot be written; no file is left then.
 pub fn run(args: &TraceGenerateArgs) -> Result<i32, Failure> {
+    distinct(&[("-o", Some(&args.output))], [("the scheme", Path::new(&args.scheme))])?;
     let spec = Spec::parse(&args.workload).map_err(|error| Failure::usage(error.to_string()))?;
     let scheme = crate::run::scheme(&args.scheme, &args.set)?;
     let budget = match args.memory {

@@ -222,7 +222,7 @@ fn text(path: &Path, head: &Head, seen: &Seen, ending: &str, length: Option<u64>
         _ => "damaged; this is what can be read",
     };
     let _ = writeln!(out, "{}: {state}", path.display());
-    let command = head.command.join(" ").replace(char::is_control, " ");
+    let command = head.command.join(" ").replace(memfit_wire::is_unprintable, " ");
     let page_bytes = u64::from(head.page_bytes);
     let pages = if page_bytes == PAGE_BYTES { String::new() } else { format!(", pages of {page_bytes} bytes") };
     let calls = seen.all_calls();

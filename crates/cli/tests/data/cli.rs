@@ -96,6 +96,20 @@ fn help_and_version_are_no_errors() {
     }
     let version = call(&["--version"]);
     assert_eq!(version.out, concat!("memfit ", env!("CARGO_PKG_VERSION"), "\n"));
+    for words in [&["--help"][..], &["run", "-h"], &["--version"]] {
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = memfit().args(words).stdout(full).output().unwrap();
+        Outcome::from(output).fails(1, &["cannot write to standard output: No space left on device"]);
+    }
+}
+
+#[test]
+fn names_and_numbers_of_nothing_are_refused() {
+    run(&["--protect", "", "true"]).fails(2, &["--protect <NAME,...>", "a value is required"]);
+    run(&["--protect", "init,", "true"]).fails(2, &["--protect <NAME,...>"]);
+    for words in [&["top", "0"][..], &["top", "--", "-7"], &["bg", "0"]] {
+        call(words).fails(2, &["PID", "is not in 1.."]);
+    }
 }
 
 #[test]
@@ -157,6 +171,118 @@ fn stats_file_is_checked_before_the_start() {
     run(&["--stats", stats.to_str().unwrap(), "memfit-no-such-command"]).fails(127, &[]);
     assert_eq!(fs::read_dir(&directory).unwrap().count(), 0, "nothing is left behind");
     fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn outputs_keep_what_an_open_file_has() {
+    if !can_run() {
+        return;
+    }
+    let directory = directory("append");
+    let program = env!("CARGO_BIN_EXE_memfit");
+    for (option, name, number) in
+        [("--stats", "/dev/stdout", 1), ("--stats", "/dev/stderr", 2), ("--stats", "/dev/fd/7", 7)]
+    {
+        let log = directory.join("log");
+        fs::write(&log, "old\n").unwrap();
+        let script =
+            format!("exec {program} run -q -m 64M {option} {name} -- sh -c 'echo hi >&{number}' {number}>>log");
+        let mut shell = Command::new("sh");
+        shell
+            .args(["-c", &script])
+            .current_dir(&directory)
+            .env("MEMFIT_STUB", harmless_stub())
+            .env_remove("MEMFIT_SOCKET");
+        let outcome = Outcome::from(shell.output().unwrap());
+        assert_eq!(outcome.code, Some(0), "{name}: {}", outcome.err);
+        let text = fs::read_to_string(&log).unwrap();
+        let json = text.strip_prefix("old\nhi\n").unwrap_or_else(|| panic!("{name}: {text}"));
+        assert!(serde_json::from_str::<serde_json::Value>(json).unwrap()["budget_bytes"].is_u64(), "{name}");
+    }
+    fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn a_recording_is_replaced_by_a_run_that_begins() {
+    if !can_run() {
+        return;
+    }
+    let directory = directory("rerecord");
+    let path = directory.join("run.memfit");
+    let record = path.to_str().unwrap();
+    fs::write(&path, "earlier").unwrap();
+    run(&["--record", record, "memfit-no-such-command"]).fails(127, &[]);
+    run(&["--record", record, "--advise=/nonexistent/x.toml", "true"]).fails(1, &["--advise /nonexistent/x.toml"]);
+    assert_eq!(fs::read(&path).unwrap(), b"earlier");
+    let advice = directory.join("advice.toml");
+    let outcome = run(&["--record", record, &format!("--advise={}", advice.display()), "true"]);
+    assert_eq!(outcome.code, Some(0), "{}", outcome.err);
+    assert!(!outcome.err.contains("/proc/"), "{}", outcome.err);
+    let names = fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().file_name());
+    assert_eq!(names.filter(|name| name.to_str().is_some_and(|name| name.starts_with('.'))).count(), 0);
+    assert_eq!(call(&["trace", "info", record]).code, Some(0));
+    fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn no_output_replaces_another_one_or_an_input() {
+    let directory = directory("distinct");
+    let path = directory.join("x");
+    let scheme = call(&["schemes", "zram"]).out;
+    fs::write(&path, &scheme).unwrap();
+    let x = path.to_str().unwrap();
+    let (new, advise) = (directory.join("new").to_str().unwrap().to_owned(), format!("--advise={x}"));
+    for words in [
+        &["sim", x, "--json", x][..],
+        &["sim", "zipf:pages=100", "-s", x, "--csv", x],
+        &["sim", "zipf:pages=100", "--json", &new, "--csv", &new],
+        &["advise", x, "--toml", x],
+        &["advise", "zipf:pages=100", "--json", &new, "--report", &new],
+        &["report", x, "-o", x],
+        &["trace", "generate", "zipf:pages=10000", "-s", x, "-o", x],
+        &["trace", "export", x, "--format", "csv", "-o", x],
+        &["run", "--stats", &new, "--record", &new, "true"],
+        &["run", "--stats", x, "--report", x, "true"],
+        &["run", "--swap", x, "--stats", x, "true"],
+        &["run", &advise, "--stats", x, "true"],
+    ] {
+        call(words).fails(2, &["this is "]);
+    }
+    assert_eq!(fs::read_to_string(&path).unwrap(), scheme);
+    assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
+    fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn a_swap_file_is_used_by_one_run_at_a_time() {
+    if !can_run() {
+        return;
+    }
+    let directory = directory("swap-used");
+    let (swap, flag) = (directory.join("swap"), directory.join("flag"));
+    fs::write(&swap, "").unwrap();
+    let first = ["run", "-q", "-m", "64M", "--swap", swap.to_str().unwrap(), "--", "sh", "-c"];
+    let script = format!("echo started; while [ ! -e {} ]; do sleep 0.05; done", flag.display());
+    let mut first = memfit().args(first).arg(&script).stdout(Stdio::piped()).spawn().unwrap();
+    let started = std::io::Read::read(first.stdout.as_mut().unwrap(), &mut [0; 100]).unwrap();
+    let second = run(&["--swap", swap.to_str().unwrap(), "--swap-overwrite", "true"]);
+    fs::write(flag, "").unwrap();
+    let code = first.wait().unwrap().code();
+    second.fails(1, &["--swap ", "it is in use by another run of memfit"]);
+    assert_eq!((started, code), (8, Some(0)));
+    assert_eq!(run(&["-m", "64M", "--swap", swap.to_str().unwrap(), "true"]).code, Some(0));
+    fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn a_want_of_descriptors_is_told_with_its_fix() {
+    if !can_run() {
+        return;
+    }
+    let script = format!("ulimit -n 4; exec {} run true", env!("CARGO_BIN_EXE_memfit"));
+    let outcome = Outcome::from(Command::new("sh").args(["-c", &script]).output().unwrap());
+    outcome.fails(1, &["no descriptor left", "ulimit -n"]);
+    assert!(!outcome.err.contains("boot Linux"), "{}", outcome.err);
 }
 
 #[test]

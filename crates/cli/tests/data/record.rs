@@ -179,6 +179,15 @@ fn a_replay_that_cannot_be_the_same_is_explained() {
     directory.file("scheme", &recording(&Head { scheme: "name = 3".into(), ..head() }, &HARMLESS, 0));
     directory.refuses(&["verify", "scheme"], 1, &["scheme: its scheme cannot be used: line 1"]);
     assert_eq!(info(&directory.0, "scheme")["whole"], true);
+    // A text of the recording does not reach the terminal as an order.
+    let hostile = Head { scheme: "\"\\u001b[2J\\u202eevil\" = 1".into(), ..head() };
+    directory.file("hostile", &recording(&hostile, &HARMLESS, 0));
+    for words in [&["trace", "verify", "hostile"][..], &["sim", "hostile"], &["trace", "info", "hostile"]] {
+        let ran = memfit(&directory.0, words);
+        let drives = |c: char| c != '\n' && memfit_wire::is_unprintable(c);
+        assert!(!ran.err.contains(drives) && !text(&ran.out).contains(drives), "{words:?}: {:?}", ran.err);
+    }
+    directory.refuses(&["verify", "hostile"], 1, &["[2J evil"]);
     directory.file("otherwise", &recording(&head(), &HARMLESS, 77));
     directory.refuses(&["verify", "otherwise"], 1, &["otherwise: ", "decides otherwise", "between calls 300 and 401"]);
     directory.file("impossible", &recording(&head(), &CoreCall::RemoveProcess { proc: ProcId(9) }, 0));
@@ -193,7 +202,7 @@ fn tables_that_cannot_be_written_leave_nothing() {
     directory.file(FILE, &recording(&head(), &HARMLESS, 0));
     directory.refuses(&["export", FILE], 2, &["--output"]);
     directory.refuses(&["export", FILE, "-o", "table"], 2, &["-o table: name it .parquet or .csv"]);
-    directory.refuses(&["export", FILE, "-o", FILE, "--format", "csv"], 2, &["this is the recording"]);
+    directory.refuses(&["export", FILE, "-o", FILE, "--format", "csv"], 2, &["-o", "this is the recording"]);
     directory.refuses(&["export", FILE, "-o", "none/table.csv"], 1, &["-o none/table.csv: cannot be written: No such"]);
     directory.refuses(&["export", FILE, "-o", "/proc/table.csv"], 1, &["-o /proc/table.csv: cannot be written"]);
     for format in ["csv", "parquet"] {

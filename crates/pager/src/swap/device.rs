@@ -1,6 +1,6 @@
 //! Opening the files and devices of the swap tier.
 
-use memfit_os::files::make_direct;
+use memfit_os::files::{self, make_direct};
 use memfit_os::process::random_bytes;
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
@@ -48,9 +48,14 @@ fn named(directory: &Path) -> io::Result<File> {
 
 fn existing(path: &Path) -> io::Result<File> {
     // O_EXCL: nobody can mount the device, and no other run can use it.
-    let alone = if std::fs::metadata(path)?.file_type().is_block_device() { libc::O_EXCL } else { 0 };
+    let is_device = std::fs::metadata(path)?.file_type().is_block_device();
+    let alone = if is_device { libc::O_EXCL } else { 0 };
     let open = |flags| File::options().read(true).write(true).custom_flags(flags | alone).open(path);
-    open(libc::O_DIRECT).or_else(|_| open(0))
+    let file = open(libc::O_DIRECT).or_else(|_| open(0))?;
+    if !is_device {
+        files::lock(&file).map_err(|_| io::Error::other("it is in use by another run of memfit"))?;
+    }
+    Ok(file)
 }
 
 #[cfg(test)]
@@ -80,6 +85,18 @@ mod tests {
         bytes.bytes().fill(0);
         file.read_exact_at(bytes.bytes(), 4096).unwrap();
         assert!(bytes.bytes().iter().all(|&byte| byte == 7));
+    }
+
+    #[test]
+    fn a_file_is_used_by_one_run_at_a_time() {
+        let directory = directory();
+        let path = directory.join("swap");
+        std::fs::write(&path, "").unwrap();
+        let first = open(&path, 1 << 20).unwrap();
+        assert_eq!(open(&path, 1 << 20).unwrap_err().to_string(), "it is in use by another run of memfit");
+        drop(first);
+        assert!(open(&path, 1 << 20).is_ok());
+        std::fs::remove_dir_all(directory).unwrap();
     }
 
     #[test]
