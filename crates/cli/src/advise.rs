@@ -22,7 +22,7 @@ use crate::run::BUDGET_MIN_BYTES;
 use crate::sim::curve::{find, Found};
 use crate::sim::page;
 use crate::sim::table::Row;
-use crate::sim::{one_on_stdout, BUDGET_MIN};
+use crate::sim::{one_on_stdout, two_of_a_name, BUDGET_MIN};
 use choice::{contents, in_swap, most_evicted, swap_size, whole, Contents};
 use files::{json, toml};
 use memfit_core::scheme::Scheme;
@@ -78,7 +78,7 @@ impl<'a> Options<'a> {
         for name in &names {
             let scheme = crate::run::scheme(name, &[])?;
             if schemes.iter().any(|other| other.name == scheme.name) {
-                return Err(Failure::usage(format!("-s {name}: there are two schemes of the name {}", scheme.name)));
+                return Err(two_of_a_name(name, &scheme.name));
             }
             schemes.push(Arc::new(scheme));
         }
@@ -165,7 +165,7 @@ impl Advice {
 
     /// Size of the swap tier, bytes; `None`: nothing is written there.
     pub fn swap_size(&self) -> Option<u64> {
-        swap_size(self.swap)
+        swap_size(self.swap, self.scheme.swap_format.kind)
     }
 
     /// Peak memory of the most demanding workload, bytes.

@@ -9,6 +9,7 @@ pub use swap::SwapArgs;
 use crate::errors::Failure;
 use crate::size_parsing::{self, Size};
 use crate::top::view::Sort;
+use clap::builder::NonEmptyStringValueParser;
 use clap::{value_parser, Args, CommandFactory, Parser, Subcommand, ValueEnum, ValueHint};
 use memfit_codec::{CodecEntry, CODECS};
 use memfit_pager::config::Automatic;
@@ -339,7 +340,7 @@ pub struct SimArgs {
     /// 'lru' and 'optimal' are yardsticks and no schemes: the faults of plain LRU, and the fewest
     /// that any choice of victims can have, if all of the budget were for pages, any number of
     /// pages. Of a recording they know only what the run has faulted on. See docs/yardsticks.md.
-    #[arg(short, long, value_name = "NAME|FILE,...", value_delimiter = ',')]
+    #[arg(short, long, value_name = "NAME|FILE,...", value_delimiter = ',', value_parser = NonEmptyStringValueParser::new())]
     pub scheme: Vec<String>,
 
     /// Budgets: bytes with K, M, G, T, or % of what the workload needs
@@ -362,11 +363,15 @@ pub struct SimArgs {
     #[arg(long, value_enum, value_name = "WHICH")]
     pub residents: Option<ResidentsArg>,
 
-    /// Size of the swap tier in bytes; 0: there is none, as memfit run --swap none
+    /// Size of the swap tier in bytes, 4M at least; 0: there is none, as memfit run --swap none
     #[arg(long, value_name = "SIZE", value_parser = size_parsing::parse)]
     pub swap_size: Option<Size>,
 
     /// Write all columns to FILE as JSON; - is standard output
+    ///
+    /// `rows` has them. With --curve there is also `smallest`, with an object for each workload and
+    /// scheme: workload, scheme, set, budget_bytes (the smallest budget that is quick enough, null
+    /// if none is) and fails_bytes (the largest smaller one, which is not, null if there is none).
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub json: Option<PathBuf>,
 
@@ -406,7 +411,7 @@ pub struct AdviseArgs {
     /// less
     ///
     /// Without this option memfit, zram, zswap-zsmalloc and swap.
-    #[arg(short, long, value_name = "NAME|FILE,...", value_delimiter = ',')]
+    #[arg(short, long, value_name = "NAME|FILE,...", value_delimiter = ',', value_parser = NonEmptyStringValueParser::new())]
     pub scheme: Vec<String>,
 
     /// Write the scheme, with the advice as comments, to FILE as TOML for memfit run -s; - is

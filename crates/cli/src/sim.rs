@@ -26,6 +26,8 @@ use table::Row;
 
 /// Size of the swap tier if none is given: more than any workload here has.
 pub const SWAP_BYTES: u64 = 16 << 30;
+/// Smallest swap tier, bytes, as of `memfit run`: a log frees space segment by segment.
+pub const SWAP_BYTES_MIN: u64 = 4 << 20;
 /// Budget of a generated workload, percent of what it needs.
 const BUDGET_PERCENT: f64 = 50.0;
 /// Smallest budget that is simulated, bytes: staging alone takes 256 KiB.
@@ -69,7 +71,13 @@ pub fn run(args: &SimArgs) -> Result<i32, Failure> {
     let (costs, device) = args.simulated.find()?;
     let swap_bytes = match args.swap_size {
         None => SWAP_BYTES,
-        Some(Size::Bytes(bytes)) => bytes,
+        Some(Size::Bytes(bytes)) if bytes == 0 || bytes >= SWAP_BYTES_MIN => bytes,
+        Some(Size::Bytes(bytes)) => {
+            let (size, least) = (human(bytes), human(SWAP_BYTES_MIN));
+            return Err(Failure::usage(format!(
+                "--swap-size {size}: it is too small; the least is {least}: use --swap-size 4M or more, or 0 for no swap tier"
+            )));
+        }
         Some(size) => return Err(Failure::usage(format!("--swap-size {size}: it is a number of bytes, such as 4G"))),
     };
     one_on_stdout(&[("--json", &args.json), ("--csv", &args.csv)])?;
@@ -151,12 +159,12 @@ impl Outputs {
 
     fn write(self, sim: &Sim<'_>, rows: &[Row], found: &[Found]) -> Result<(), Failure> {
         let (args, bound) = (sim.args, sim.args.simulated.bound());
-        let texts = [(self.json, &args.json, table::json as fn(&[Row]) -> String), (self.csv, &args.csv, table::csv)];
-        for (file, path, text) in texts {
+        let json = args.json.as_ref().map(|_| (self.json, table::json(rows, args.curve.then_some(found))));
+        let csv = args.csv.as_ref().map(|_| (self.csv, table::csv(rows)));
+        for (file, text) in json.into_iter().chain(csv) {
             match file {
-                Some(file) => file.finish(text(rows).as_bytes())?,
-                None if is_stdout(path) => crate::print(&text(rows))?,
-                None => {}
+                Some(file) => file.finish(text.as_bytes())?,
+                None => crate::print(&text)?,
             }
         }
         let facts = vec![
@@ -183,6 +191,14 @@ impl Outputs {
         }
         Ok(())
     }
+}
+
+/// The failure for schemes that the results could not tell apart. `given`: the second one, as in
+/// `-s`.
+pub fn two_of_a_name(given: &str, name: &str) -> Failure {
+    Failure::usage(format!(
+        "-s {given}: there are two schemes of the name {name}: leave one out, or change the name in its file"
+    ))
 }
 
 /// Every combination of the values of `--set KEY=VALUE,VALUE`.
@@ -328,7 +344,7 @@ impl Sim<'_> {
         let none = vec![Vec::new()];
         let mut all = Vec::new();
         for name in &names {
-            let (called, yardstick) = (name, Yardstick::of(name));
+            let (given, yardstick, before) = (name, Yardstick::of(name), all.len());
             for set in if yardstick.is_some() { &none } else { &self.sets } {
                 let name = if yardstick.is_some() { "memfit" } else { name };
                 let scheme = match (name, &own) {
@@ -337,6 +353,10 @@ impl Sim<'_> {
                     (name, _) => crate::run::scheme(name, set)?,
                 };
                 let scheme = Arc::new(scheme);
+                let called = if yardstick.is_some() { given } else { &scheme.name };
+                if all[..before].iter().any(|other: &NamedSetup| other.scheme == *called) {
+                    return Err(two_of_a_name(given, called));
+                }
                 for &budget in &budgets {
                     let setup = Setup {
                         scheme: Arc::clone(&scheme),
@@ -348,8 +368,7 @@ impl Sim<'_> {
                         costs: Arc::clone(&self.costs),
                         device: Arc::clone(&self.device),
                     };
-                    let scheme = if yardstick.is_some() { called.clone() } else { scheme.name.clone() };
-                    all.push(NamedSetup { setup, scheme, set: set.join(" "), yardstick });
+                    all.push(NamedSetup { setup, scheme: called.clone(), set: set.join(" "), yardstick });
                 }
             }
         }
@@ -450,7 +469,8 @@ impl Sim<'_> {
         for _ in 0..CLOSER_ROUNDS {
             let mut more = Vec::new();
             for found in curve::find(&rows, bound) {
-                let Some(like) = first.iter().find(|called| called.label() == found.label) else { continue };
+                let is_it = |called: &&NamedSetup| (&called.scheme, &called.set) == (&found.scheme, &found.set);
+                let Some(like) = first.iter().find(is_it) else { continue };
                 more.extend(curve::between(&found, CLOSER_STEPS).into_iter().map(|budget| NamedSetup {
                     setup: Setup { budget, ..like.setup.clone() },
                     scheme: like.scheme.clone(),
@@ -470,7 +490,7 @@ impl Sim<'_> {
         }
         self.progress.give_up(spare);
         let found = curve::find(&rows, bound);
-        let place = |row: &Row| found.iter().position(|found| found.label == row.label());
+        let place = |row: &Row| found.iter().position(|found| found.is_of(row));
         rows.sort_by_key(|row| (place(row), row.budget));
         Ok((rows, found))
     }

@@ -19,7 +19,7 @@ pub use row::Value;
 
 use memfit_core::trace::{Damaged, Decoder, Item, Note};
 use memfit_core::PAGE_BYTES;
-use memfit_trace::{Block, ReadError, Reader, Reason};
+use memfit_trace::{Block, ReadError, Reader};
 use row::Row;
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -144,7 +144,7 @@ pub fn export<R: Read, W: Write + Send>(
             }
             Ok(Some(Block::End(_))) => {}
             Ok(None) => break None,
-            Err(error) if matches!(error.reason, Reason::Truncated) => break Some(error),
+            Err(error) if error.is_cut() => break Some(error),
             Err(error) => return Err(ExportError::Read(error)),
         }
     };

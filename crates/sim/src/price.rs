@@ -39,7 +39,8 @@ impl Codings {
     }
 }
 
-/// Faults by the source of their page.
+/// Pages that faults bring in, by source. First reads of pages of files do not count: they cost the
+/// same under every scheme.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FaultCounts {
     /// A new page of zeros.
@@ -57,7 +58,7 @@ pub struct FaultCounts {
 }
 
 impl FaultCounts {
-    /// All faults.
+    /// All pages.
     pub fn total(&self) -> u64 {
         sum([self.zero, self.filled, self.staged, self.pool, self.swap, self.file])
     }
@@ -69,7 +70,7 @@ pub struct Counts {
     /// Faults.
     pub faults: FaultCounts,
     /// Pages that came in beside a faulting page.
-    pub around_pages: u64,
+    pub around: FaultCounts,
     /// Pages compressed and decompressed while a fault waited.
     pub waited: Codings,
     /// Pages compressed and decompressed while no program waited.
@@ -123,10 +124,8 @@ impl Price {
 pub fn price(counts: &Counts, costs: &CostTable, device: &Device, run_ns: u64) -> Price {
     let faults_ns = sum([
         counts.faults.total().saturating_mul(costs.fault_ns),
-        counts.faults.zero.saturating_mul(costs.zero_ns),
-        counts.faults.filled.saturating_mul(costs.fill_ns),
-        copied(&counts.faults).saturating_mul(costs.copy_ns),
-        counts.around_pages.saturating_mul(costs.around_ns),
+        placed_ns(&counts.faults, costs, costs.copy_ns),
+        placed_ns(&counts.around, costs, costs.around_ns),
         counts.waited.cost_ns(costs),
     ]);
     let pager_ns = sum([
@@ -155,9 +154,13 @@ pub fn price(counts: &Counts, costs: &CostTable, device: &Device, run_ns: u64) -
     }
 }
 
-/// Faults whose page was copied into place.
-fn copied(faults: &FaultCounts) -> u64 {
-    sum([faults.staged, faults.pool, faults.swap, faults.file])
+/// Time to put these pages into place, ns: those with bytes are copied.
+fn placed_ns(pages: &FaultCounts, costs: &CostTable, copy_ns: u64) -> u64 {
+    sum([
+        pages.zero.saturating_mul(costs.zero_ns),
+        pages.filled.saturating_mul(costs.fill_ns),
+        sum([pages.staged, pages.pool, pages.swap, pages.file]).saturating_mul(copy_ns),
+    ])
 }
 
 fn both(one: &Transfers, other: &Transfers) -> Transfers {

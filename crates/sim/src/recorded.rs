@@ -216,10 +216,11 @@ impl<R: Read> Recorded<R> {
                 self.ended = true;
                 return Ok(());
             }
-            Err(error) => {
+            Err(error) if error.is_cut() => {
                 (self.cut, self.ended) = (Some(error), true);
                 return Ok(());
             }
+            Err(error) => return Err(ReplayError::Read(error)),
         };
         let begins = begins(&block);
         if (self.core.number() + 1, self.core.decided()) != (begins.first, begins.decided) {
@@ -393,10 +394,15 @@ impl<R: Read> Recorded<R> {
             CoreCall::Evicted { proc, first, pages, answer, .. } => {
                 for i in 0..u64::from(pages) {
                     let page = first.0 + i;
+                    let entry = self.core.entry(proc, Page(page));
                     if !self.tells(Page(page)) {
+                        // An earlier object can have had this number.
+                        if let Entry::Out(object) = entry {
+                            self.left.remove(&object);
+                        }
                         continue;
                     }
-                    if let Entry::Out(object) = self.core.entry(proc, Page(page)) {
+                    if let Entry::Out(object) = entry {
                         let event = self.gone + self.events.len() as u64;
                         let call = self.core.number();
                         self.left.insert(
@@ -406,7 +412,8 @@ impl<R: Read> Recorded<R> {
                         self.waiting.push_back((event, object));
                         // `ready` hands the event out when its content is known.
                         let file = answer.file >> i & 1 == 1;
-                        self.push(Event::Leaves { proc: proc.0, page, content: None, file, same: false });
+                        let (proc, content) = (proc.0, None);
+                        self.push(Event::Leaves { proc, page, content, guessed: false, file, same: false });
                     } else if answer.dropped >> i & 1 == 1 {
                         self.push(Event::Frees { proc: proc.0, first: page, pages: 1 });
                     }
@@ -513,11 +520,12 @@ impl<R: Read> Recorded<R> {
     /// or of a page of the sample.
     fn guess(&mut self, event: u64) {
         let index = (event - self.gone) as usize;
-        if let Some(&Event::Leaves { proc, page, content: None, .. }) = self.events.get(index) {
-            let known = self.seen.get(&(proc, page)).or_else(|| self.found.get(&(proc, page / REGION))).copied();
-            if let Some(content) = known.or_else(|| self.other(proc, page)) {
-                self.tell(event, content);
-            }
+        let Some(&Event::Leaves { proc, page, content: None, .. }) = self.events.get(index) else { return };
+        let own = self.seen.get(&(proc, page)).copied();
+        let near = self.found.get(&(proc, page / REGION)).copied();
+        let found = own.or(near).or_else(|| self.other(proc, page));
+        if let Some(Event::Leaves { content, guessed, .. }) = self.events.get_mut(index) {
+            (*content, *guessed) = (found, found.is_some() && own.is_none());
         }
     }
 
@@ -553,5 +561,132 @@ impl<R: Read + Send> EventSource for Recorded<R> {
 
     fn end(&self) -> Option<String> {
         self.cut.as_ref().map(|cut| format!("{cut}: what came before it was used"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cost::CostTable;
+    use crate::device::Device;
+    use crate::{Machine, Recorder, Residents, Setup};
+    use memfit_core::sample::EVERYTHING;
+    use memfit_core::{Answer, ProcId};
+
+    const LZ4: Coded = Coded::Bytes { codec: 1, len: 900 };
+
+    /// A recording without calls: tests make them.
+    fn without_calls() -> Vec<u8> {
+        let setup = Setup {
+            scheme: Arc::new(memfit_scheme::preset("memfit", &[]).unwrap().unwrap()),
+            budget: 16 << 20,
+            swap_bytes: 64 << 20,
+            residents: Residents::Simulated,
+            rate: 1.0,
+            tables_per_frame: 0,
+            costs: Arc::new(CostTable::find("measured").unwrap()),
+            device: Arc::new(Device::find("ssd-nvme").unwrap()),
+        };
+        let mut machine = Machine::new(&setup, Contents::new());
+        Recorder::start(&mut machine, Vec::new(), Vec::new()).unwrap().finish(&mut machine).unwrap()
+    }
+
+    struct Calls<'a>(Recorded<&'a [u8]>, ProcId);
+
+    impl Calls<'_> {
+        /// Begins with a process, and samples pages below this threshold.
+        fn new(bytes: &[u8], threshold: u32) -> Calls<'_> {
+            let others = Arc::new([Content::noise()]);
+            let recorded = Recorded::new(Reader::new(bytes).unwrap(), 1.0).unwrap();
+            let mut calls = Calls(recorded.of_sample(Sampled { threshold, period_ms: 100 }, others), ProcId(0));
+            calls.call(CoreCall::AddProcess { slots: 64 });
+            calls.1 = calls.0.core.last_process();
+            calls
+        }
+
+        fn call(&mut self, call: CoreCall<'_>) {
+            self.0.before(&call);
+            self.0.core.replay(&call);
+            self.0.core.apply_effects(|_, _| {});
+            self.0.after(&call);
+        }
+
+        fn adopts(&mut self, page: u64) {
+            self.call(CoreCall::Adopt { proc: self.1, page: Page(page), zero: false });
+        }
+
+        fn evicts(&mut self, page: u64) -> ObjectId {
+            let (proc, first, tick) = (self.1, Page(page), 1);
+            self.call(CoreCall::ClaimRange { proc, range: PageRange { first, pages: 1 }, most: 1, tick });
+            let answer = Answer { moved: 1, ..Answer::default() };
+            self.call(CoreCall::Evicted { proc, first, pages: 1, answer, tick });
+            match self.0.core.entry(proc, first) {
+                Entry::Out(object) => object,
+                other => panic!("page {page} is {other:?}"),
+            }
+        }
+
+        fn compresses(&mut self, object: ObjectId) {
+            self.call(CoreCall::PickCompress { most: 1 });
+            self.call(CoreCall::Compressed { object, coded: LZ4 });
+        }
+
+        fn brings_back(&mut self, page: u64) {
+            let (proc, page) = (self.1, Page(page));
+            let limit = PageRange { first: page, pages: 1 };
+            self.call(CoreCall::Fault { proc, page, limit, most: 1 });
+            self.call(CoreCall::Loaded { proc, page, filled: Filled::Done });
+        }
+
+        /// Content, and whether it was guessed, of each page that left.
+        fn left(&mut self) -> Vec<(u64, Option<Content>, bool)> {
+            self.0.ended = true;
+            self.0.ready();
+            let contents = &self.0.contents;
+            let left = |event: &Event| match *event {
+                Event::Leaves { page, content, guessed, .. } => {
+                    Some((page, content.map(|content| *contents.get(content)), guessed))
+                }
+                _ => None,
+            };
+            self.0.events.iter().filter_map(left).collect()
+        }
+    }
+
+    #[test]
+    fn the_content_of_another_page_is_a_guess() {
+        let bytes = without_calls();
+        let mut calls = Calls::new(&bytes, EVERYTHING);
+        let (own, near, far) = (5, 6, 5 + 10 * REGION);
+        [own, near, far].into_iter().for_each(|page| calls.adopts(page));
+        let object = calls.evicts(own);
+        calls.compresses(object);
+        calls.brings_back(own);
+        [own, near, far].into_iter().for_each(|page| _ = calls.evicts(page));
+        let known = Some(Content::coded(CodecId(1), Some(900), None));
+        let other = Some(Content::noise());
+        let expected = [(own, known, false), (own, known, false), (near, known, true), (far, other, true)];
+        assert_eq!(calls.left(), expected);
+    }
+
+    /// A page that is freed before it is compressed leaves the number of its object to another one.
+    #[test]
+    fn a_page_of_the_sample_does_not_get_the_content_of_another_page() {
+        let bytes = without_calls();
+        let sampled = Sampled { threshold: EVERYTHING / 2, period_ms: 100 };
+        let is_sampled = |page: &u64| sampled.has(Page(*page));
+        let regions = || (0..1000).map(|region| region * REGION_PAGES);
+        let inside = regions().find(is_sampled).unwrap();
+        let outside = regions().find(|page| !is_sampled(page)).unwrap();
+        let mut calls = Calls::new(&bytes, sampled.threshold);
+        calls.0.others = Arc::new([]);
+        calls.adopts(inside);
+        calls.adopts(outside);
+        let freed = calls.evicts(inside);
+        calls.call(CoreCall::Unmapped { proc: calls.1, range: PageRange { first: Page(inside), pages: 1 } });
+        let object = calls.evicts(outside);
+        assert_eq!(object, freed, "numbers are used again");
+        calls.compresses(object);
+        assert_eq!(calls.left(), [(inside, None, false)]);
     }
 }

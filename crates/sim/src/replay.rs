@@ -30,6 +30,8 @@ pub enum ReplayError {
     Version(String),
     /// No core can be made from its head.
     Head(HeadError),
+    /// It is damaged, or the system failed to read it.
+    Read(ReadError),
     /// A complete block holds invalid calls; offset of the block in bytes.
     Calls(u64, Damaged),
     /// Between these two calls the core decided differently from the run.
@@ -49,6 +51,7 @@ impl fmt::Display for ReplayError {
                 "it was recorded by memfit {other}, and this is memfit {MEMFIT}: only the same version decides the same again"
             ),
             ReplayError::Head(error) => error.fmt(f),
+            ReplayError::Read(error) => error.fmt(f),
             ReplayError::Calls(offset, damaged) => write!(f, "the block at byte {offset} holds no calls: {damaged:?}"),
             ReplayError::Diverged { after, before } => write!(
                 f,

@@ -72,8 +72,8 @@ impl Outcome {
 
 /// Counts of a machine in the form that [`price`] takes.
 pub fn counts(tally: &Tally) -> Counts {
-    let of = |by: &crate::machine::BySource| FaultCounts {
-        zero: by.zero,
+    let of = |by: &crate::machine::BySource, file_first: u64| FaultCounts {
+        zero: by.zero.saturating_sub(file_first),
         filled: by.filled,
         staged: by.staged,
         pool: by.pool,
@@ -82,8 +82,8 @@ pub fn counts(tally: &Tally) -> Counts {
     };
     let by_codec = |pages: &[u64]| (0..).zip(pages.iter().copied()).filter(|&(_, pages)| pages > 0).collect();
     Counts {
-        faults: of(&tally.faults),
-        around_pages: of(&tally.around).total(),
+        faults: of(&tally.faults, tally.file_first),
+        around: of(&tally.around, tally.file_first_around),
         waited: Codings { decompressed: by_codec(&tally.decompressions), ..Codings::default() },
         beside: Codings { compressed: by_codec(&tally.compressions), ..Codings::default() },
         evicted_pages: tally.evicted,

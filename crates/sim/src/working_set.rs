@@ -3,7 +3,7 @@
 
 use crate::event_source::{each_event, EventSource};
 use crate::hash::NumberMap;
-use crate::lru::Table;
+use crate::lru::{rename, Table};
 use crate::replay::ReplayError;
 use crate::workload::{Event, UNKNOWN};
 
@@ -20,7 +20,7 @@ pub struct WorkingSet {
     pub in_sequence: u64,
     /// Pages that the recorded run evicted, or that a generated workload mapped.
     pub pages: u64,
-    /// Of these, pages whose content is known.
+    /// Of these, pages whose own content is known.
     pub known: u64,
     /// Pages used again, for each window that had any.
     windows: Vec<u32>,
@@ -82,9 +82,9 @@ impl Watch {
         match *event {
             Event::Touches { proc, page, .. } => self.touch(proc, page, true),
             Event::Present { proc, page } | Event::Brought { proc, page } => self.touch(proc, page, false),
-            Event::Leaves { content, .. } => {
+            Event::Leaves { content, guessed, .. } => {
                 self.working_set.pages += 1;
-                self.working_set.known += u64::from(content.is_some());
+                self.working_set.known += u64::from(content.is_some() && !guessed);
             }
             // In recordings the kind is unknown; [`Event::Leaves`] counts there.
             Event::Maps { pages, kind, .. } if kind != UNKNOWN => {
@@ -92,16 +92,9 @@ impl Watch {
                 self.working_set.known += pages;
             }
             Event::Frees { proc, first, pages } => self.table.take(proc, first, pages, |_, _| {}),
-            Event::Moves { proc, first, pages, to } => {
-                let mut moved = Vec::new();
-                self.table.take(proc, first, pages, |page, number| moved.push((page, number)));
-                self.table.take(proc, to, pages, |_, _| {});
-                for (page, number) in moved {
-                    *self.table.number(proc, to + (page - first)) = number;
-                }
-            }
+            Event::Moves { proc, first, pages, to } => rename(&mut self.table, proc, first, pages, to, |_, _| {}),
             Event::Ends { proc } => {
-                self.table.take(proc, 0, u64::MAX, |_, _| {});
+                self.table.take_process(proc, |_| {});
                 self.streams.remove(&proc);
                 self.processes = self.processes.saturating_sub(1);
             }
@@ -196,11 +189,25 @@ mod tests {
         assert_eq!(seen([start(1), fork].into_iter().chain(short).chain([window; 3])).processes(), 2);
     }
 
+    /// Also of a process whose number another one has later.
+    #[test]
+    fn processes_that_ended_take_no_memory() {
+        let mut watch = Watch::new(1000);
+        for proc in 0..1000 {
+            watch.see(&Event::Touches { proc, page: 5, how: Access::Read });
+            watch.see(&Event::Ends { proc });
+        }
+        assert_eq!(watch.table.processes(), (0, 1));
+        watch.see(&Event::Touches { proc: 7, page: 5, how: Access::Read });
+        assert_eq!(watch.end().again, 0, "it is new there");
+    }
+
     #[test]
     fn what_is_known_of_contents_is_counted() {
-        let leaves = |content| Event::Leaves { proc: 1, page: 3, content, file: false, same: false };
-        let working_set = seen([leaves(None), leaves(Some(crate::ContentId(0))), leaves(None)]);
-        assert_eq!((working_set.pages, working_set.known), (3, 1));
+        let leaves = |content, guessed| Event::Leaves { proc: 1, page: 3, content, guessed, file: false, same: false };
+        let some = Some(crate::ContentId(0));
+        let working_set = seen([leaves(None, false), leaves(some, false), leaves(None, false), leaves(some, true)]);
+        assert_eq!((working_set.pages, working_set.known), (4, 1));
         let maps = |kind| Event::Maps { proc: 1, first: 0, pages: 10, kind };
         assert_eq!(seen([maps(UNKNOWN)]).pages, 0);
         assert_eq!(seen([maps(1)]).known, 10);

@@ -97,8 +97,10 @@ pub enum Event {
         proc: u32,
         /// The page.
         page: u64,
-        /// The content if it is known, by its number in [`crate::Batch`]es.
+        /// The content if it is known or guessed, by its number in [`crate::Batch`]es.
         content: Option<ContentId>,
+        /// The content is that of another page.
+        guessed: bool,
         /// It is a clean page of a file.
         file: bool,
         /// It is unchanged since it came from the swap tier: the recorded run had a copy there.

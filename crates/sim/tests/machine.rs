@@ -1,8 +1,12 @@
 //! The simulated machine under every scheme.
 
 use memfit_codec::CodecId;
+use memfit_core::sample::{Sampled, EVERYTHING, REGION_PAGES};
+use memfit_core::Page;
 use memfit_scheme::PRESETS;
+use memfit_sim::device::Transfers;
 use memfit_sim::generate::Spec;
+use memfit_sim::price::{price, Counts};
 use memfit_sim::{
     cost::CostTable, device::Device, kind, replay, Access, Batch, Contents, Event, EventSource, Machine, Recorded,
     Recorder, Residents, Setup,
@@ -144,6 +148,59 @@ fn cold_pages_leave_the_pool_where_that_costs_less_than_faults() {
     let (quick, slow, none) = (run("ssd-nvme", 256 << 20), run("hdd-2005", 256 << 20), run("ssd-nvme", 0));
     println!("{quick} faults, {slow} on a slow disk, {none} without a tier");
     assert!(quick * 2 < slow && quick * 2 < none, "{quick} {slow} {none}");
+}
+
+/// The scheme decides for the device itself and not for the slower one that prices the sample.
+#[test]
+fn a_miniature_has_the_faults_of_the_whole() {
+    let sampled = Sampled { threshold: EVERYTHING / 8, period_ms: 100 };
+    let pages = 32_000;
+    let own = (0..pages).filter(|&page| sampled.has(Page(page))).count() as f64;
+    let faults = |rate: f64| {
+        let device = Arc::new(Device::find("ssd-nvme").unwrap());
+        let setup = Setup { device, rate, ..setup("memfit", 64 << 20) };
+        let mut machine = Machine::new(&setup, Contents::new());
+        let spec = Spec::parse(&format!("phase:pages={pages},phases=2,accesses=320000,set=30,share=99")).unwrap();
+        let whole = rate == 1.0;
+        for event in spec.make() {
+            match event {
+                Event::Touches { page, .. } if !whole && !sampled.has(Page(page)) => {}
+                // A fault brings in sampled pages only, as with recordings.
+                Event::Maps { proc, first, pages, kind } if !whole => {
+                    for region in first / REGION_PAGES..(first + pages).div_ceil(REGION_PAGES) {
+                        let (first, pages) = (region * REGION_PAGES, REGION_PAGES);
+                        machine.event(Event::Maps { proc, first, pages, kind });
+                    }
+                }
+                event => machine.event(event),
+            }
+        }
+        machine.tally().times(1.0 / rate).faults.major() as f64
+    };
+    let (whole, miniature) = (faults(1.0), faults(own / pages as f64));
+    println!("{whole} faults, {miniature} in a miniature");
+    assert!((0.75..1.33).contains(&(miniature / whole)), "{whole} faults, {miniature} in a miniature");
+}
+
+/// The machine and `price` agree about what faults cost beside their reads.
+#[test]
+fn faults_cost_what_their_price_is() {
+    let zeros = "scan:pages=6000,passes=2,contents=zero";
+    let files = "launch:apps=6,repetitions=2,anon=1M,code=1M,media=1M";
+    for (preset, workload) in [("memfit", zeros), ("swap", "zipf:pages=6000,accesses=20000"), ("ezswap", files)] {
+        let setup = setup(preset, 8 << 20);
+        let mut machine = Machine::new(&setup, Contents::new());
+        Spec::parse(workload).unwrap().make().for_each(|event| machine.event(event));
+        let (tally, times) = (machine.tally(), machine.times());
+        let around = &tally.around;
+        assert!(tally.faults.major() > 100, "{preset}: {tally:?}");
+        assert!(workload != zeros || around.zero > 100 && around.filled > 100, "{preset}: {tally:?}");
+        assert!(workload != files || tally.file_first > 100, "{preset}: {tally:?}");
+        let none = Transfers::default();
+        let counts = Counts { swap_reads: none, file_reads: none, ..memfit_sim::counts(tally) };
+        let price = price(&counts, &setup.costs, &setup.device, u64::MAX / 2);
+        assert_eq!(price.program_ns, times.faults - times.reads, "{preset}: {tally:?}");
+    }
 }
 
 #[test]

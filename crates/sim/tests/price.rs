@@ -213,8 +213,9 @@ fn each_fault_costs_its_source() {
     ] {
         assert_eq!(of(faults), 2 * (measured.fault_ns + work), "{faults:?}");
     }
-    let along = Counts { around_pages: 3, ..Counts::default() };
-    assert_eq!(price(&along, &measured, &disk, 0).program_ns, 3 * measured.around_ns);
+    let of = |around: FaultCounts| price(&Counts { around, ..Counts::default() }, &measured, &disk, 0).program_ns;
+    assert_eq!(of(FaultCounts { staged: 1, pool: 1, swap: 1, file: 1, ..none }), 4 * measured.around_ns);
+    assert_eq!(of(FaultCounts { zero: 3, filled: 2, ..none }), 3 * measured.zero_ns + 2 * measured.fill_ns);
 }
 
 #[test]
@@ -257,7 +258,7 @@ fn the_largest_counts_do_not_overflow() {
     codings.decompress(255, u64::MAX);
     let counts = Counts {
         faults: FaultCounts { zero: u64::MAX, filled: 1, staged: 1, pool: 1, swap: u64::MAX, file: 1 },
-        around_pages: u64::MAX,
+        around: FaultCounts { zero: u64::MAX, swap: u64::MAX, ..FaultCounts::default() },
         waited: codings.clone(),
         beside: codings,
         evicted_pages: u64::MAX,

@@ -50,10 +50,22 @@ pub struct ReadError {
     pub reason: Reason,
 }
 
+impl ReadError {
+    /// Whether the file is cut: what comes before is good. Otherwise the file is damaged, or cannot
+    /// be read.
+    pub fn is_cut(&self) -> bool {
+        matches!(self.reason, Reason::Truncated)
+    }
+}
+
 impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.reason {
             Reason::Empty => return f.write_str("the file is empty"),
+            // The head is read as a whole, and blocks follow it.
+            Reason::Truncated if self.offset == 0 => {
+                return f.write_str("the file is cut within its head, and has nothing of the run")
+            }
             Reason::NoTrace => return f.write_str("this is no recorded run: memfit run --record makes one"),
             Reason::Version(version) => {
                 return write!(f, "version {version} of the format, and this memfit reads {VERSION}")

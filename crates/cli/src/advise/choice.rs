@@ -3,7 +3,9 @@
 use super::subject::Subject;
 use crate::sim::curve::Found;
 use crate::sim::table::Row;
+use crate::sim::SWAP_BYTES_MIN;
 use memfit_core::sample::REGION_PAGES;
+use memfit_core::scheme::SwapFormat;
 use memfit_sim::Outcome;
 
 /// Another scheme than the first one is taken if it needs less than this, percent of the first
@@ -12,8 +14,6 @@ use memfit_sim::Outcome;
 const CLEARLY_PERCENT: u64 = 85;
 /// Sizes are rounded up to a multiple of this, bytes.
 const STEP: u64 = 1 << 20;
-/// Smallest swap tier that is advised, bytes: the log frees space segment by segment.
-const SWAP_LEAST: u64 = 4 << 20;
 
 /// Rounds up to whole MiB.
 pub fn whole(bytes: u64) -> u64 {
@@ -59,10 +59,16 @@ pub fn at_most(bytes: u64, found: u64, rate: f64) -> u64 {
     (bytes as f64 * (1.0 + 2.0 * ((1.0 - rate) / regions).sqrt())) as u64
 }
 
-/// Size of a swap tier that held at most `peak` bytes: a quarter more, because a fuller log must
-/// rewrite more live data to make room.
-pub fn swap_size(peak: u64) -> Option<u64> {
-    (peak > 0).then(|| whole(peak + peak / 4).max(SWAP_LEAST))
+/// Size of a swap tier that held at most `peak` bytes. A log needs a quarter more, because a fuller
+/// one must rewrite more live data to make room.
+pub fn swap_size(peak: u64, format: SwapFormat) -> Option<u64> {
+    let more = if is_log(format) { peak / 4 } else { 0 };
+    (peak > 0).then(|| whole(peak + more).max(SWAP_BYTES_MIN))
+}
+
+/// Whether the swap tier is a log.
+pub fn is_log(format: SwapFormat) -> bool {
+    format == SwapFormat::CompressedExtents
 }
 
 /// The contents of a program's pages.

@@ -90,7 +90,7 @@ pub fn json(advice: &Advice, options: &Options<'_>) -> String {
         let schemes = need
             .found
             .iter()
-            .map(|found| json!({ "scheme": found.label, "budget_bytes": found.budget, "fails_bytes": found.fails }));
+            .map(|found| json!({ "scheme": found.scheme, "budget_bytes": found.budget, "fails_bytes": found.fails }));
         json!({
             "workload": subject.known.name,
             "command": subject.command(),

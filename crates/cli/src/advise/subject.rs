@@ -98,8 +98,10 @@ impl Subject {
         };
         let mut subject = Subject { known, basis, working_set: WorkingSet::default(), besides: None };
         let mut source = subject.source()?;
+        // The clock of a recording as a workload shows the time in which its program computed.
+        let window_ns = (subject.window_ns() as f64 * subject.computing()) as u64;
         subject.working_set =
-            WorkingSet::of(&mut *source, subject.window_ns()).map_err(|error| failed(&subject.known.name, &error))?;
+            WorkingSet::of(&mut *source, window_ns).map_err(|error| failed(&subject.known.name, &error))?;
         Ok(subject)
     }
 
@@ -129,7 +131,12 @@ impl Subject {
         }
     }
 
-    /// Window of the working set, ns: pages used again within it count.
+    /// Share of its time in which it computed.
+    fn computing(&self) -> f64 {
+        self.known.recorded.as_ref().map_or(1.0, |of| of.computing)
+    }
+
+    /// Window of the working set in its run, ns: pages used again within it count.
     pub fn window_ns(&self) -> u64 {
         match self.basis {
             Basis::Accesses { period_ms, .. } => PERIODS * u64::from(period_ms) * 1_000_000,
@@ -169,7 +176,7 @@ impl Subject {
     fn source(&self) -> Result<Box<dyn memfit_sim::EventSource>, Failure> {
         let of = self.known.recorded.as_ref();
         let only = of.and_then(|of| Some((of.sampled?.0, &of.noted)));
-        open(&self.known.source, of.map_or(1.0, |of| of.computing), only)
+        open(&self.known.source, self.computing(), only)
     }
 
     /// Runs all these simulations at once; returns rows in their order.

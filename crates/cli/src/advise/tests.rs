@@ -2,11 +2,12 @@
 
 use super::choice::{at_most, of_two, scheme, swap_size, whole};
 use super::files::command_line;
-use super::words::{headline, text};
+use super::words::{headline, of_all, text};
 use super::*;
+use memfit_core::scheme::SwapFormat;
 
 fn found(budgets: &[Option<u64>]) -> Vec<Found> {
-    let found = |&budget| Found { workload: "w".into(), label: "s".into(), budget, fails: None };
+    let found = |&budget| Found { workload: "w".into(), scheme: "s".into(), set: String::new(), budget, fails: None };
     budgets.iter().map(found).collect()
 }
 
@@ -49,9 +50,18 @@ fn room_for_all_pages_is_advised_only_where_it_keeps_the_bound() {
 }
 
 #[test]
+fn a_budget_is_a_share_of_the_memory_or_more() {
+    let mib = |n: u64| n << 20;
+    assert_eq!(of_all(mib(45), mib(60)), "75 % of the 60 MiB that it has at most");
+    assert_eq!(of_all(mib(62), mib(60)), "a little more than the 60 MiB that it has at most");
+}
+
+#[test]
 fn sizes_are_whole_and_leave_the_log_room() {
     assert_eq!((whole(1), whole(1 << 20), whole((1 << 20) + 1)), (1 << 20, 1 << 20, 2 << 20));
-    assert_eq!((swap_size(0), swap_size(1), swap_size(100 << 20)), (None, Some(4 << 20), Some(125 << 20)));
+    let log = |bytes| swap_size(bytes, SwapFormat::CompressedExtents);
+    assert_eq!((log(0), log(1), log(100 << 20)), (None, Some(4 << 20), Some(125 << 20)));
+    assert_eq!(swap_size(100 << 20, SwapFormat::RawSlots), Some(100 << 20), "slots need no free segments");
 }
 
 fn of(workloads: &[&str], slowdown: f64, schemes: &[&str], toml: Option<&Path>) -> (String, String, Advice) {
@@ -85,12 +95,53 @@ fn the_words_say_what_was_found() {
     assert!(words.contains("no budget of memfit is less than 16 MiB"), "{words}");
 }
 
+/// The window is one of the run, of which the program computes in a part only.
+#[test]
+fn the_working_set_is_that_of_a_window_of_the_run() {
+    let simulated = Simulated { device: "hdd-2005".into(), quiet: true, ..Simulated::default() };
+    let options = Options::new(&simulated, &["memfit".to_owned()], None).unwrap();
+    let setup = memfit_sim::Setup {
+        scheme: Arc::clone(&options.schemes[0]),
+        budget: 4 << 20,
+        swap_bytes: 1 << 30,
+        residents: memfit_sim::Residents::Simulated,
+        rate: 1.0,
+        tables_per_frame: 0,
+        costs: Arc::clone(&options.costs),
+        device: Arc::clone(&options.device),
+    };
+    let path = std::env::temp_dir().join(format!("memfit-advise-window-{}", std::process::id()));
+    let mut machine = memfit_sim::Machine::new(&setup, memfit_sim::Contents::new());
+    let file = std::fs::File::create(&path).unwrap();
+    let recorder = memfit_sim::Recorder::start(&mut machine, file, Vec::new()).unwrap();
+    let workload = "uniform:pages=8M,accesses=8000,contents=random,touch_ns=1000000";
+    for event in memfit_sim::generate::Spec::parse(workload).unwrap().make() {
+        machine.event(event);
+        recorder.now(machine.times().program);
+    }
+    recorder.finish(&mut machine).unwrap();
+    let subject = Subject::examine(path.to_str().unwrap(), &options).unwrap();
+    let window = subject.window_ns();
+    let in_window = |computing| {
+        let mut source = crate::sim::source::open(&subject.known.source, computing, None).unwrap();
+        memfit_sim::WorkingSet::of(&mut *source, window).unwrap().most_pages()
+    };
+    let computing = subject.known.recorded.as_ref().unwrap().computing;
+    let (told, of_run, of_computing) = (subject.working_set.most_pages(), in_window(1.0), in_window(computing));
+    std::fs::remove_file(&path).unwrap();
+    assert!(computing < 0.5 && of_computing > of_run * 3 / 2, "{computing}: {of_run} {of_computing}");
+    assert!(told.abs_diff(of_run) <= of_run / 10, "{told}, and {of_run} in a window of the run");
+}
+
 #[test]
 fn command_lines_name_what_is_not_the_default() {
     let small = "uniform:pages=40M,accesses=20000,contents=random,touch_ns=50000";
-    let (_, line, advice) = of(&[small], 10.0, &["swap"], None);
+    let (words, line, advice) = of(&[small], 10.0, &["swap"], None);
     let swap = advice.swap_size().unwrap() >> 20;
     assert!(line.contains(&format!(" -s swap --swap-size {swap}M -- ")), "{line}");
+    // Of a swap tier of slots nothing stays free.
+    assert!(advice.swap_size() == Some(whole(advice.swap)), "{} {}", advice.swap, line);
+    assert!(words.contains("are in the swap tier at once") && !words.contains("it is a log"), "{words}");
     let (_, line, _) = of(&[small], 10.0, &["memfit"], Some(Path::new("my file")));
     assert!(line.contains(" -s './my file' "), "{line}");
     // A file that was made of a preset.

@@ -1,6 +1,6 @@
 //! Advice as text for the user.
 
-use super::choice::Contents;
+use super::choice::{is_log, Contents};
 use super::files::{command_line, stands_for};
 use super::subject::{Basis, Subject};
 use super::{Advice, Cost, Options};
@@ -59,9 +59,17 @@ pub fn headline(advice: &Advice) -> String {
             format!("{what}: give it {budget}, room for all that it has: with less it is more than {bound} slower.")
         }
         _ => {
-            let share = advice.budget as f64 * 100.0 / advice.has() as f64;
-            format!("{what}: give it {budget}, {share:.0} % of the {has} that it has at most{slower}.")
+            format!("{what}: give it {budget}, {}{slower}.", of_all(advice.budget, advice.has()))
         }
+    }
+}
+
+/// A budget in terms of what the program has at most. With watermarks it can be more than that.
+pub fn of_all(budget: u64, has: u64) -> String {
+    let all = human(has);
+    match (budget as f64 * 100.0 / has as f64).round() {
+        share @ ..=100.0 => format!("{share:.0} % of the {all} that it has at most"),
+        _ => format!("a little more than the {all} that it has at most"),
     }
 }
 
@@ -152,7 +160,7 @@ fn why(advice: &Advice) -> Vec<String> {
 fn bound(advice: &Advice) -> Option<String> {
     let need = advice.worst();
     let limit = percent(advice.slowdown);
-    let found = need.found.iter().find(|found| found.label == advice.scheme.name)?;
+    let found = need.found.iter().find(|found| found.scheme == advice.scheme.name)?;
     let least = match (need.subject.basis, found.budget, found.fails) {
         (Basis::Faults { .. }, ..) => return None,
         (_, Some(keeps), Some(fails)) => {
@@ -277,13 +285,18 @@ fn swap(advice: &Advice) -> String {
     });
     match (advice.swap_size(), none) {
         (None, None) => "Nothing is written to the swap tier.".into(),
-        (None, Some(_)) => "Nothing is written to the swap tier: --swap none would do, but other data might not compress as well.".into(),
-        (Some(size), none) => format!(
-            "At most {} are in the swap tier at once; {} leave it a quarter more, as it is a log that has to make room{}.",
-            human(advice.swap),
-            human(size),
-            none.map_or_else(String::new, |none| format!(". {none}"))
-        ),
+        (None, Some(_)) => {
+            "Nothing is written to the swap tier: --swap none would do, but other data might not compress as well."
+                .into()
+        }
+        (Some(size), none) => {
+            let size = match is_log(advice.scheme.swap_format.kind) {
+                true => format!("; {} leave it a quarter more, as it is a log that has to make room", human(size)),
+                false => String::new(),
+            };
+            let none = none.map_or_else(String::new, |none| format!(". {none}"));
+            format!("At most {} are in the swap tier at once{size}{none}.", human(advice.swap))
+        }
     }
 }
 
@@ -292,7 +305,7 @@ fn others(advice: &Advice) -> Option<String> {
     if !need.subject.contents_are_known() {
         return None;
     }
-    let others = need.found.iter().filter(|found| found.label != advice.scheme.name);
+    let others = need.found.iter().filter(|found| found.scheme != advice.scheme.name);
     let parts: Vec<String> = match need.subject.basis {
         Basis::Faults { .. } => {
             let rows = need.rows.iter().filter(|row| row.scheme != advice.scheme.name);
@@ -301,8 +314,8 @@ fn others(advice: &Advice) -> Option<String> {
         }
         _ => others
             .map(|found| match found.budget {
-                Some(budget) => format!("{} {}", found.label, human(budget)),
-                None => format!("{} more than all", found.label),
+                Some(budget) => format!("{} {}", found.scheme, human(budget)),
+                None => format!("{} more than all", found.scheme),
             })
             .collect(),
     };

@@ -1,6 +1,6 @@
 //! The smallest budget in which a scheme keeps a program's slowdown within a bound.
 
-use super::table::Row;
+use super::table::{label, Row};
 use crate::size_parsing::human;
 
 /// The answer for a workload and a scheme.
@@ -8,8 +8,10 @@ use crate::size_parsing::human;
 pub struct Found {
     /// The workload.
     pub workload: String,
-    /// The scheme, with its settings.
-    pub label: String,
+    /// Name of the scheme.
+    pub scheme: String,
+    /// The settings of the scheme that were changed.
+    pub set: String,
     /// The smallest budget that keeps the bound, bytes; `None`: no tried budget keeps it.
     pub budget: Option<u64>,
     /// The largest smaller budget that does not, bytes; `None`: all tried budgets keep it.
@@ -17,17 +19,28 @@ pub struct Found {
 }
 
 impl Found {
+    /// The scheme, with its changed settings.
+    pub fn label(&self) -> String {
+        label(&self.scheme, &self.set)
+    }
+
+    /// Whether it is the answer for the workload and the scheme of this row.
+    pub fn is_of(&self, row: &Row) -> bool {
+        (&self.workload, &self.scheme, &self.set) == (&row.workload, &row.scheme, &row.set)
+    }
+
     /// The answer as a sentence.
     pub fn says(&self, bound: f64) -> String {
+        let label = self.label();
         let slower = format!("{:.0} % slower", (bound - 1.0) * 100.0);
         match (self.budget, self.fails) {
             (Some(budget), Some(fails)) => {
-                format!("{}: {} keep it at most {slower}, {} do not.", self.label, human(budget), human(fails))
+                format!("{label}: {} keep it at most {slower}, {} do not.", human(budget), human(fails))
             }
             (Some(budget), None) => {
-                format!("{}: {} keep it at most {slower}; less was not tried.", self.label, human(budget))
+                format!("{label}: {} keep it at most {slower}; less was not tried.", human(budget))
             }
-            (None, _) => format!("{}: in none of these budgets is it at most {slower}.", self.label),
+            (None, _) => format!("{label}: in none of these budgets is it at most {slower}."),
         }
     }
 }
@@ -37,19 +50,21 @@ impl Found {
 pub fn find(rows: &[Row], bound: f64) -> Vec<Found> {
     let mut all: Vec<Found> = Vec::new();
     for row in rows.iter().filter(|row| !row.counted) {
-        let (workload, label) = (row.workload.clone(), row.label());
-        if all.iter().any(|found| found.workload == workload && found.label == label) {
+        if all.iter().any(|found| found.is_of(row)) {
             continue;
         }
+        let (workload, scheme, set) = (row.workload.clone(), row.scheme.clone(), row.set.clone());
+        let mut found = Found { workload, scheme, set, budget: None, fails: None };
         let mut own: Vec<(u64, f64)> = rows
             .iter()
-            .filter(|other| other.workload == workload && other.label() == label)
+            .filter(|other| found.is_of(other))
             .filter_map(|other| Some((other.budget, other.outcome.slowdown()?)))
             .collect();
         own.sort_by_key(|&(budget, _)| budget);
         let fails = own.iter().rev().find(|&&(_, slowdown)| slowdown > bound).map(|&(budget, _)| budget);
-        let budget = own.iter().map(|&(budget, _)| budget).find(|&budget| fails.is_none_or(|fails| budget > fails));
-        all.push(Found { workload, label, budget, fails });
+        found.budget = own.iter().map(|&(budget, _)| budget).find(|&budget| fails.is_none_or(|fails| budget > fails));
+        found.fails = fails;
+        all.push(found);
     }
     all
 }

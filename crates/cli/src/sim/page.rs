@@ -88,7 +88,7 @@ fn curves(rows: &[&Row], labels: &[String], found: &[&Found], bound: f64) -> Vec
             figure.levels = vec![Mark::new(bound, &format!("{:.0} % slower", (bound - 1.0) * 100.0))];
             figure.marks = found
                 .iter()
-                .filter_map(|found| Some(Mark::new(found.budget? as f64, &format!("{} fits", found.label))))
+                .filter_map(|found| Some(Mark::new(found.budget? as f64, &format!("{} fits", found.label()))))
                 .collect();
         }
         figures.push(figure);

@@ -106,11 +106,17 @@ impl KnownWorkload {
             };
             return Ok(KnownWorkload { name: name.to_owned(), source, footprint, events, recorded: None });
         }
-        if let Err(error) = std::fs::metadata(name) {
+        let data = std::fs::metadata(name).map_err(|error| {
             let names = WORKLOADS.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", ");
-            return Err(Failure::usage(format!(
+            Failure::usage(format!(
                 "{name}: {}; give a recording of memfit run --record, or a workload that can be made: {names}",
                 describe(&error)
+            ))
+        })?;
+        if !data.is_file() && !data.is_dir() {
+            return Err(Failure::usage(format!(
+                "{name}: it is no regular file; a simulation reads a recording several times: write it to a file, and \
+                 give that"
             )));
         }
         let recording = crate::trace::open(Path::new(name))?;

@@ -1,5 +1,6 @@
 //! Results of simulations: one table of columns for the terminal, CSV, JSON and Parquet.
 
+use super::curve::Found;
 use crate::report::words::duration;
 use crate::size_parsing::human;
 use memfit_export::Type;
@@ -243,8 +244,9 @@ pub fn parquet(rows: &[Row], out: impl Write + Send, about: &[(String, String)])
     table.finish()
 }
 
-/// An object with the array `rows`, one object per row.
-pub fn json(rows: &[Row]) -> String {
+/// An object with the array `rows`, one object per row, and with `smallest`, the answers for the
+/// curves, if there are curves.
+pub fn json(rows: &[Row], found: Option<&[Found]>) -> String {
     let object = |row: &Row| {
         let fields = COLUMNS.iter().map(|column| {
             let value = match column.value(row) {
@@ -259,7 +261,15 @@ pub fn json(rows: &[Row]) -> String {
         serde_json::Value::Object(fields.collect::<Map<_, _>>())
     };
     let all: Vec<_> = rows.iter().map(object).collect();
-    format!("{:#}\n", json!({ "schema": 1, "rows": all }))
+    let mut value = json!({ "schema": 1, "rows": all });
+    if let Some(found) = found {
+        let answer = |found: &Found| {
+            let Found { workload, scheme, set, budget, fails } = found;
+            json!({ "workload": workload, "scheme": scheme, "set": set, "budget_bytes": budget, "fails_bytes": fails })
+        };
+        value["smallest"] = found.iter().map(answer).collect();
+    }
+    format!("{value:#}\n")
 }
 
 #[cfg(test)]
@@ -280,7 +290,7 @@ mod tests {
         assert_eq!(known[..2], [("workload", "scan"), ("scheme", "lru")]);
         assert_eq!(known[2..6], counts);
         assert_eq!(known[6..], [("faults_zero", "10")]);
-        let value: serde_json::Value = serde_json::from_str(&json(std::slice::from_ref(&row))).unwrap();
+        let value: serde_json::Value = serde_json::from_str(&json(std::slice::from_ref(&row), None)).unwrap();
         assert!(value["rows"][0]["program_ns"].is_null() && value["rows"][0]["faults"] == 7);
         // On the terminal a column that is empty in all rows is left out.
         assert_eq!(super::text(&[row]).lines().next().unwrap(), "workload  scheme  budget  faults");

@@ -7,7 +7,7 @@ use crate::errors::{tell, Failure};
 use crate::size_parsing::human;
 use memfit_core::trace::{Damaged, Decoder, Item, Note};
 use memfit_core::{CoreCall, CALL_NAMES, PAGE_BYTES};
-use memfit_trace::{Block, Head, ReadError, Reader, Reason};
+use memfit_trace::{Block, Head, ReadError, Reader};
 use serde_json::{json, Map, Value};
 use std::fmt::Write;
 use std::io::Read;
@@ -109,7 +109,7 @@ impl Seen {
                 }
                 Ok(Some(Block::End(begins))) => seen.run_ns = begins.at_ns,
                 Ok(None) => break,
-                Err(error) if matches!(error.reason, Reason::Truncated) => {
+                Err(error) if error.is_cut() => {
                     seen.ending = Ending::Cut(error);
                     break;
                 }

@@ -4,7 +4,6 @@ use super::{cut, explaining_panics, grouped, length, open, unreadable};
 use crate::args::TraceVerifyArgs;
 use crate::errors::{tell, Failure};
 use memfit_sim::replay;
-use memfit_trace::Reason;
 use std::path::Path;
 use std::time::Instant;
 
@@ -35,7 +34,7 @@ fn verify(path: &Path) -> Result<String, Failure> {
     let time = format!("{:.1} s", start.elapsed().as_secs_f64());
     match &replay.cut {
         None => Ok(format!("{}: {same}, in {time}\n", path.display())),
-        Some(error) if matches!(error.reason, Reason::Truncated) => {
+        Some(error) if error.is_cut() => {
             let after = match replay.calls - replay.compared {
                 0 => String::new(),
                 calls => format!("; for its last {} calls there is nothing to compare", grouped(calls)),

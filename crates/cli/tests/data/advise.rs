@@ -128,7 +128,15 @@ fn what_cannot_be_advised_is_said_with_a_reason() {
     fails(&here.0, &["empty"], 1, &["empty: the file is empty"]);
     fails(&here.0, &["other"], 1, &["other: this is no recorded run"]);
     fails(&here.0, &["head"], 1, &["head: ", "the file is cut"]);
-    here.record("untimed", "120%");
+    let mut flipped = bytes.clone();
+    flipped[bytes.len() * 2 / 3] ^= 4;
+    fs::write(here.0.join("flipped"), flipped).unwrap();
+    fails(&here.0, &["flipped"], 1, &["flipped: the file is damaged, at byte "]);
+    fails(&here.0, &[SMALL, "-s", "memfit,,zram"], 2, &["--scheme"]);
+    // Only the end has a time.
+    here.record("timed", "120%");
+    let timed = fs::read(here.0.join("timed")).unwrap();
+    fs::write(here.0.join("untimed"), &timed[..timed.len() - 44]).unwrap();
     fails(&here.0, &["untimed"], 1, &["untimed: it does not tell how long the program computed"]);
     fails(&here.0, &[SMALL, "-s", "zramm"], 2, &["there is no scheme zramm"]);
     fails(&here.0, &[SMALL, "-s", "zram,zram"], 2, &["two schemes of the name zram"]);

@@ -119,7 +119,7 @@ fn what_is_no_recording_is_named() {
     directory.file("text", b"What is this, if it is no recording?");
     directory.all_refuse("text", &["this is no recorded run"]);
     directory.file("head", &whole[..100]);
-    directory.all_refuse("head", &["the file is cut, at byte 0"]);
+    directory.all_refuse("head", &["the file is cut within its head"]);
     directory.file("format", &[&whole[..8], &[2], &whole[9..]].concat());
     directory.all_refuse("format", &["version 2 of the format, and this memfit reads 4"]);
     directory.file("more", &[&whole[..], b"x"].concat());

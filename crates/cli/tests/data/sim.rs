@@ -189,6 +189,13 @@ fn what_cannot_be_right_is_said_with_a_reason() {
     fails(&[SMALL, "--device", "floppy"], 2, &["--device", "floppy", "ssd-nvme"]);
     fails(&[SMALL, "--costs", "free"], 2, &["--costs", "measured"]);
     fails(&[SMALL, "--swap-size", "10%"], 2, &["--swap-size"]);
+    for size in ["1", "3M"] {
+        fails(&[SMALL, "--swap-size", size], 2, &["--swap-size", "too small", "4M or more, or 0"]);
+    }
+    assert!(sim(&[SMALL, "-m", "8M", "--swap-size", "0"]).status.success(), "no swap tier");
+    for schemes in ["", "lru,,memfit"] {
+        fails(&[SMALL, "-s", schemes], 2, &["--scheme"]);
+    }
     fails(&[SMALL, "--residents", "recorded"], 2, &["was not recorded"]);
     fails(&[SMALL, "-j", "0"], 2, &["1 to 1024"]);
     fails(&[SMALL, "--json", "-", "--csv", "-"], 2, &["--json - and --csv -: only one of them", "standard output"]);
@@ -231,16 +238,75 @@ fn bad_recordings_are_named_with_the_byte() {
     other[8] = 9;
     fails(&[&put("version", &other)], 1, &["version 9 of the format"]);
     fails(&[directory.0.to_str().unwrap()], 1, &["directory"]);
-    // The intact part is used, with a message.
-    for (name, bytes, why) in [
-        ("cut", bytes[..bytes.len() - 9].to_vec(), "the file is cut, at byte "),
-        ("flipped", flipped(&bytes), "the file is damaged, at byte "),
-    ] {
-        let output = sim(&[&put(name, &bytes)]);
+    fails(&[&put("head", &bytes[..100])], 1, &["head: the file is cut within its head"]);
+    fails(&[&put("flipped", &flipped(&bytes))], 1, &["flipped: the file is damaged, at byte "]);
+    let longer = [&bytes[..], b"more"].concat();
+    fails(&[&put("longer", &longer)], 1, &["longer: there is more behind the end of the run"]);
+    // The part before a cut is used, with a message.
+    let output = sim(&[&put("cut", &bytes[..bytes.len() - 9])]);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && text.contains("the file is cut, at byte "), "{text}");
+    assert!(text.contains("was used") && String::from_utf8_lossy(&output.stdout).contains("zswap-zbud"), "{text}");
+}
+
+/// Each pass over a pipe would begin where the one before it ended.
+#[test]
+fn a_recording_in_a_pipe_is_refused() {
+    let directory = Directory::new("pipe");
+    let path = directory.file("run.memfit");
+    record(&path, SMALL, "memfit", 8 << 20);
+    for command in ["sim", "advise"] {
+        let run = |stdin: Stdio| {
+            let mut memfit = Command::new(env!("CARGO_BIN_EXE_memfit"));
+            memfit.args([command, "/dev/stdin"]).stdin(stdin).output().unwrap()
+        };
+        let output = run(Stdio::piped());
         let text = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success() && text.contains(why) && text.contains("was used"), "{name}: {text}");
-        assert!(String::from_utf8_lossy(&output.stdout).contains("zswap-zbud"));
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        assert!(
+            text.starts_with("memfit: /dev/stdin: it is no regular file") && text.contains("several times"),
+            "{text}"
+        );
+        assert!(run(fs::File::open(&path).unwrap().into()).status.success(), "a file by another name");
     }
+}
+
+#[test]
+fn schemes_that_share_a_name_are_refused() {
+    let directory = Directory::new("names");
+    let text = |name| memfit_scheme::PRESETS.iter().find(|preset| preset.name == name).unwrap().text;
+    let file = directory.file("my.toml");
+    fs::write(&file, text("memfit")).unwrap();
+    fails(
+        &[SMALL, "-s", &format!("memfit,{file}")],
+        2,
+        &["my.toml: there are two schemes of the name memfit", "change"],
+    );
+    fails(&[SMALL, "-s", "zram,memfit,zram"], 2, &["-s zram: there are two schemes"]);
+    fs::write(&file, text("memfit").replace("name = \"memfit\"", "name = \"lru\"")).unwrap();
+    fails(&[SMALL, "-s", &format!("lru,{file}")], 2, &["my.toml: there are two schemes of the name lru"]);
+    assert_eq!(rows(&[SMALL, "-s", &file, "-m", "8M", "--set", "codec=lz4,zstd"]).len(), 2);
+}
+
+#[test]
+fn the_answers_for_curves_are_in_the_json() {
+    let words = ["ns2:scale=64", "-s", "memfit,lru", "--set", "codec=lz4,zstd", "--curve", "--json", "-"];
+    let output = sim(&words);
+    assert!(output.status.success(), "{output:?}");
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let smallest = json["smallest"].as_array().unwrap();
+    let sets: Vec<&Value> = smallest.iter().map(|answer| &answer["set"]).collect();
+    assert_eq!(sets, ["codec=lz4", "codec=zstd"], "a yardstick has no times");
+    for answer in smallest {
+        assert_eq!((&answer["workload"], &answer["scheme"]), (&"ns2:scale=64".into(), &"memfit".into()));
+        let slowdown = |bytes: &str| {
+            let same = |row: &&Value| row["set"] == answer["set"] && row["budget_bytes"] == answer[bytes];
+            json["rows"].as_array().unwrap().iter().find(same).unwrap()["slowdown"].as_f64().unwrap()
+        };
+        assert!(slowdown("budget_bytes") <= 1.1 && slowdown("fails_bytes") > 1.1, "{answer}");
+    }
+    let plain = sim(&["ns2:scale=64", "-m", "8M", "--json", "-"]);
+    assert!(serde_json::from_slice::<Value>(&plain.stdout).unwrap().get("smallest").is_none());
 }
 
 /// Flips one bit in the last third.

@@ -37,9 +37,11 @@ const OBJECTS: [(usize, &str); 3] = [(1, "zero"), (5, "py-objects"), (2, "pointe
 /// The hog's touches of background programs go to the first 1 / this of their memory.
 const ACTIVE_PART: u64 = 10;
 
-/// Contents of a browser of which so many percent do not compress, in the fewest parts.
-fn browser(random: usize) -> Vec<(usize, &'static str)> {
-    let eighths = OBJECTS.map(|(eighths, kind)| (eighths * (100 - random), kind));
+/// Contents of a browser of which so many percent do not compress, to a thousandth, in the fewest
+/// parts.
+fn browser(percent: f64) -> Vec<(usize, &'static str)> {
+    let random = (percent * 1000.0).round() as usize;
+    let eighths = OBJECTS.map(|(eighths, kind)| (eighths * (100_000 - random), kind));
     let parts = || eighths.into_iter().chain([(8 * random, "random")]);
     let common = parts().fold(0, |common, (part, _)| divisor(common, part as u64)) as usize;
     parts().map(|(part, kind)| (part / common, kind)).collect()
@@ -60,7 +62,7 @@ pub(super) fn zsmalloc_sr(v: &Values<'_>) -> Box<dyn Workload> {
 /// programs are used again (mark 2).
 fn fills(v: &Values<'_>, programs: u32, background: u64, hog: u64) -> Box<dyn Workload> {
     let mut rng = Rng::new(v.count("seed"));
-    let contents = Mix::new(&browser(v.real("random").round() as usize));
+    let contents = Mix::new(&browser(v.real("random")));
     let idle: Vec<(StreamRegion, Vec<Event>)> = (0..programs)
         .map(|proc| StreamRegion::new(proc, background))
         .map(|region| (region, contents.maps(region, &mut rng)))
@@ -106,9 +108,10 @@ mod tests {
 
     #[test]
     fn a_browser_has_as_much_that_does_not_compress_as_it_is_told() {
-        assert_eq!(browser(20), [(1, "zero"), (5, "py-objects"), (2, "pointers"), (2, "random")]);
-        assert_eq!(browser(9), [(91, "zero"), (455, "py-objects"), (182, "pointers"), (72, "random")]);
-        assert_eq!(browser(0), [(1, "zero"), (5, "py-objects"), (2, "pointers"), (0, "random")]);
-        assert_eq!(browser(100), [(0, "zero"), (0, "py-objects"), (0, "pointers"), (1, "random")]);
+        assert_eq!(browser(20.0), [(1, "zero"), (5, "py-objects"), (2, "pointers"), (2, "random")]);
+        assert_eq!(browser(9.0), [(91, "zero"), (455, "py-objects"), (182, "pointers"), (72, "random")]);
+        assert_eq!(browser(0.0), [(1, "zero"), (5, "py-objects"), (2, "pointers"), (0, "random")]);
+        assert_eq!(browser(0.5), [(199, "zero"), (995, "py-objects"), (398, "pointers"), (8, "random")]);
+        assert_eq!(browser(100.0), [(0, "zero"), (0, "py-objects"), (0, "pointers"), (1, "random")]);
     }
 }

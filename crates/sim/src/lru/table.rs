@@ -122,6 +122,12 @@ impl Table {
         }
     }
 
+    /// Processes that have chunks, and places for such.
+    #[cfg(test)]
+    pub fn processes(&self) -> (usize, usize) {
+        (self.index.len(), self.procs.len())
+    }
+
     /// Calls `each` for every number.
     pub fn each(&mut self, mut each: impl FnMut(&mut u32)) {
         let chunks = self.procs.iter_mut().flat_map(|pages| pages.chunks.iter_mut());

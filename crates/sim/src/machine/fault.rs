@@ -9,6 +9,12 @@ use memfit_core::{Fault, Filled, Load, Page, PageRange, ProcId, Source, Stored, 
 /// Most pages read ahead from the swap tier, as in the pager.
 const AHEAD_PAGES: u32 = 128;
 
+/// Whether a page comes from its file for the first time, as it does under every scheme: it is
+/// counted, not priced.
+fn first_read(load: &Load, how: Access) -> bool {
+    how == Access::File && load.source == Source::Zero
+}
+
 impl Machine {
     pub(super) fn touch(&mut self, id: ProcId, page: u64, how: Access) {
         self.tally.touches += 1;
@@ -84,7 +90,7 @@ impl Machine {
         loads.clear();
         let answer = self.core.fault(id, Page(page), limit, most, &mut loads);
         assert!(answer == Fault::Load, "page {page:#x} of process {} is {answer:?} at a touch", id.0);
-        if !around {
+        if !around && !loads.first().is_some_and(|load| first_read(load, how)) {
             self.times.program += self.costs.fault_ns;
         }
         for (i, load) in loads.iter().enumerate() {
@@ -127,9 +133,9 @@ impl Machine {
         let mut filled = Filled::Done;
         let mut ns = if around { costs.around_ns } else { costs.copy_ns };
         let by: fn(&mut BySource) -> &mut u64 = match load.source {
-            Source::Zero if how == Access::File => {
-                // A first read comes from the file under every scheme: it is counted, not priced.
-                self.tally.file_first += 1;
+            Source::Zero if first_read(load, how) => {
+                *(if around { &mut self.tally.file_first_around } else { &mut self.tally.file_first }) += 1;
+                ns = 0;
                 filled = Filled::Read;
                 |by| &mut by.zero
             }

@@ -246,6 +246,7 @@ impl Machine {
         victims.clear();
         let mut left = 0;
         if self.wants_log() {
+            self.tier.appends_from(self.reclaim_until);
             let Some(bytes) = self.tier.batch(&mut self.tally) else {
                 self.swap_full();
                 return self.drop_files(pressed);
@@ -305,6 +306,7 @@ impl Machine {
     /// Writes a staged page uncompressed. Returns whether it left staging.
     fn write_raw(&mut self, object: ObjectId) -> bool {
         let extent = if self.wants_log() {
+            self.tier.appends_from(self.reclaim_until);
             let stored = self.tier.append(object, PAGE_BYTES as u16, 0, false, &mut self.tally);
             if stored.is_none() {
                 self.swap_full();
@@ -351,6 +353,7 @@ impl Machine {
         let Some((segment, objects)) = self.tier.begin_cleaning(&mut self.tally) else {
             return self.no_longer_full();
         };
+        self.tier.appends_from(self.reclaim_until);
         for object in objects {
             let Some(stored) = self.core.movable(object, segment) else { continue };
             let Some(to) = self.tier.append(object, stored.len, stored.codec, true, &mut self.tally) else { break };

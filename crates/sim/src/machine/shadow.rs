@@ -104,8 +104,8 @@ impl ShadowPages {
         }
     }
 
-    /// Forgets the contents of pages. Calls `copied` for each page that has a clean copy.
-    pub fn forget(&mut self, first: u64, pages: u64, mut copied: impl FnMut(u64)) {
+    /// Forgets the contents of pages. Calls `forgotten` for each page that was not new.
+    fn take(&mut self, first: u64, pages: u64, mut forgotten: impl FnMut(u64, Info)) {
         let end = first.saturating_add(pages);
         let mut known: Vec<u64> = match pages / CHUNK > self.index.len() as u64 {
             true => self.index.keys().copied().collect(),
@@ -119,11 +119,20 @@ impl ShadowPages {
             for page in (chunk * CHUNK).max(first)..((chunk + 1) * CHUNK).min(end) {
                 let info = std::mem::replace(self.page(page), Info::NEW);
                 self.shared -= u64::from(info.shared());
-                if info.copied {
-                    copied(page);
+                if info != Info::NEW {
+                    forgotten(page, info);
                 }
             }
         }
+    }
+
+    /// Forgets the contents of pages. Calls `copied` for each page that has a clean copy.
+    pub fn forget(&mut self, first: u64, pages: u64, mut copied: impl FnMut(u64)) {
+        self.take(first, pages, |page, info| {
+            if info.copied {
+                copied(page);
+            }
+        });
     }
 
     /// Turns a clone of the parent's state into the child's. Clean copies stay with the parent. If
@@ -141,29 +150,31 @@ impl ShadowPages {
     /// Moves pages and mappings to `to` and forgets the pages that were there. Calls `copied` for
     /// each page of both ranges that had a clean copy.
     pub fn remap(&mut self, first: u64, pages: u64, to: u64, mut copied: impl FnMut(u64)) {
-        let infos: Vec<Info> = (first..first + pages).map(|page| *self.page(page)).collect();
+        let end = first.saturating_add(pages);
         let mappings: Vec<(u64, Mapping)> =
-            self.mappings.range(first..first + pages).map(|(&start, &mapping)| (start, mapping)).collect();
+            self.mappings.range(first..end).map(|(&start, &mapping)| (start, mapping)).collect();
         let whole = self.mapping(first);
-        self.forget(first, pages, &mut copied);
+        let mut moved = Vec::new();
+        self.take(first, pages, |page, info| moved.push((page, info)));
+        moved.iter().filter(|(_, info)| info.copied).for_each(|&(page, _)| copied(page));
         self.forget(to, pages, &mut copied);
         self.unmap(first, pages);
         if let Some((_, _, kind)) = whole {
             self.map(to, pages, kind);
         }
-        for (start, Mapping { end, kind }) in mappings {
-            self.map(to + (start - first), end.min(first + pages) - start, kind);
+        for (start, Mapping { end: old, kind }) in mappings {
+            self.map(to.saturating_add(start - first), old.min(end) - start, kind);
         }
-        for (page, info) in (to..).zip(infos) {
+        for (page, info) in moved {
             self.shared += u64::from(info.shared());
-            *self.page(page) = Info { copied: false, ..info };
+            *self.page(to.saturating_add(page - first)) = Info { copied: false, ..info };
         }
     }
 
     /// Maps memory; replaces older mappings of the range.
     pub fn map(&mut self, first: u64, pages: u64, kind: u16) {
         self.unmap(first, pages);
-        self.mappings.insert(first, Mapping { end: first + pages, kind });
+        self.mappings.insert(first, Mapping { end: first.saturating_add(pages), kind });
     }
 
     /// Removes the mappings of a range.
@@ -238,5 +249,29 @@ mod tests {
         copies.clear();
         shadow.forget(0, u64::MAX, |page| copies.push(page));
         assert_eq!(copies, [0, 1 << 40]);
+    }
+
+    #[test]
+    fn a_range_moves_in_the_memory_of_its_known_pages() {
+        let mut shadow = ShadowPages::new();
+        let (wide, to) = (1 << 21, 1 << 40);
+        shadow.map(0, wide, 1);
+        for page in [3, 700, wide - 1, to + 9] {
+            *shadow.page(page) = Info { copied: page != 700, written: true, ..Info::NEW };
+        }
+        let before = shadow.bytes();
+        let mut copies = Vec::new();
+        shadow.remap(0, wide, to, |page| copies.push(page));
+        assert_eq!(copies, [3, wide - 1, to + 9]);
+        for page in [3, 700, wide - 1] {
+            assert_eq!(*shadow.page(page), Info::NEW);
+            assert_eq!(*shadow.page(to + page), Info { written: true, ..Info::NEW });
+        }
+        assert_eq!(*shadow.page(to + 9), Info::NEW);
+        assert_eq!((shadow.mapping(0), shadow.mapping(to + 5)), (None, Some((to, to + wide, 1))));
+        assert!(shadow.bytes() <= 2 * before, "{} bytes, {before} before", shadow.bytes());
+        // A range that ends beyond the last page.
+        shadow.remap(to, u64::MAX, 5, |_| {});
+        assert_eq!(*shadow.page(5 + 700), Info { written: true, ..Info::NEW });
     }
 }

@@ -20,7 +20,11 @@ const AT_HAND: usize = 1024;
 
 /// The device with the position of its last operation and a clock.
 pub struct Disk {
+    /// Prices the operations. In a miniature it is slower than the real one, as it stands for all
+    /// operations of the whole with those of a sample.
     pub device: Arc<Device>,
+    /// The device that the scheme decides for, also in a miniature.
+    real: Arc<Device>,
     /// Where the last operation ended, bytes.
     at: u64,
     /// Time at which its last write ends, ns.
@@ -43,12 +47,18 @@ impl Disk {
     }
 
     fn batch_write_ns(&self) -> u64 {
-        self.device.write_ns(&one(u64::from(LOG_FLUSH), true), 1)
+        self.real.write_ns(&one(u64::from(LOG_FLUSH), true), 1)
     }
 
     /// Time of a random read of a page, ns.
     pub fn page_read_ns(&self) -> u64 {
-        self.device.read_ns(&one(memfit_core::PAGE_BYTES, false), 1)
+        self.real.read_ns(&one(memfit_core::PAGE_BYTES, false), 1)
+    }
+
+    /// Time at which its last write ends, ns.
+    #[cfg(test)]
+    pub fn until(&self) -> u64 {
+        self.until
     }
 
     fn write(&mut self, at: u64, bytes: u64, now: u64, tally: &mut Tally) -> u64 {
@@ -146,13 +156,14 @@ impl AtHand {
 }
 
 impl Tier {
-    pub fn new(format: SwapFormat, bytes: u64, device: &Arc<Device>) -> Tier {
+    /// `device` prices the operations; the scheme decides for the `real` one.
+    pub fn new(format: SwapFormat, bytes: u64, device: Arc<Device>, real: &Arc<Device>) -> Tier {
         let mut log = SwapLog::new();
         if bytes > 0 && format == SwapFormat::CompressedExtents {
             log.add_device(bytes, false);
         }
         Tier {
-            disk: Disk { device: Arc::clone(device), at: 0, until: 0, write_ns: 0, log: None },
+            disk: Disk { device, real: Arc::clone(real), at: 0, until: 0, write_ns: 0, log: None },
             format,
             bytes,
             log,
@@ -232,6 +243,11 @@ impl Tier {
         ns + busy.min(self.disk.device.write_ns(&one(u64::from(BLOCK_BYTES), false), 1))
     }
 
+    /// Says that objects are appended from `now` on: their writes begin then at the earliest.
+    pub fn appends_from(&mut self, now: u64) {
+        self.disk.until = self.disk.until.max(now);
+    }
+
     /// Bytes that a batch may append to the open segment; `None` if the tier is full.
     pub fn batch(&mut self, tally: &mut Tally) -> Option<u32> {
         if self.left() < LOG_BATCH_MIN {
@@ -302,7 +318,7 @@ impl Tier {
 
     /// Writes the collected objects. Returns how long reclaim must wait for the device, ns.
     pub fn flushed(&mut self, now: u64, tally: &mut Tally) -> u64 {
-        self.disk.until = self.disk.until.max(now);
+        self.appends_from(now);
         self.flush(tally);
         let most = WRITES * self.disk.device.write_ns(&one(LOG_FLUSH.into(), true), 1);
         (self.disk.until - now).saturating_sub(most)
