@@ -8,7 +8,7 @@
 //! | verdict | when |
 //! |---|---|
 //! | a codec | its time for a page, both directions, plus its mean compressed length times the price of memory ([`Worth`]) is the least |
-//! | skip | [`FAILURES_TO_SKIP`] compressions in a row, by whichever codec, missed their limit |
+//! | skip | of [`FAILURES_TO_SKIP`] pages in a row no codec that was tried met the limit |
 
 use crate::codec::CodecId;
 
@@ -24,8 +24,8 @@ const SKIP_FIRST: u16 = 16;
 const SKIP_MOST: u16 = 128;
 /// Difference from the mean score that shows other contents.
 const OTHER_CONTENTS: u16 = ONE / 8;
-/// Failed compressions in a row (a sample counts for each codec) after which pages of a region are
-/// skipped.
+/// Failed pages in a row after which pages of a region are skipped. A page fails if all codecs that
+/// were tried with it fail, so a sample counts once.
 const FAILURES_TO_SKIP: u8 = 3;
 /// Regions remembered: 4096 of 256 KiB are 1 GiB. Two regions in one slot displace each other,
 /// which costs samples, and neither counts as new then.
@@ -109,6 +109,9 @@ struct RegionChoice {
     /// Pages that still count as new.
     new: u8,
     failures: u8,
+    /// The largest limit since the last page that did not fail, bytes: the failures are those of
+    /// this limit.
+    limit: u16,
     /// Codecs that samples have tried, from the first on.
     tried: u8,
     /// Bit i: the last result of codec i was a failure.
@@ -117,6 +120,8 @@ struct RegionChoice {
     trained: bool,
     /// The codec in use failed, and no other codec has a good score: sample soon.
     ask_soon: bool,
+    /// The last page was a sample.
+    sampled: bool,
     known: bool,
 }
 
@@ -127,17 +132,30 @@ const UNKNOWN: RegionChoice = RegionChoice {
     wait: WAIT_FIRST,
     new: NEW_PAGES,
     failures: 0,
+    limit: 0,
     tried: 0,
     failed: 0,
     in_use: CodecId(0),
     trained: false,
     ask_soon: false,
+    sampled: false,
     known: false,
 };
 
 impl RegionChoice {
     fn skips(&self) -> bool {
         self.failures >= FAILURES_TO_SKIP
+    }
+
+    /// Pages that failed under a smaller limit say nothing of this one.
+    fn grow_limit(&mut self, limit: usize) {
+        let limit = u16::try_from(limit).unwrap_or(u16::MAX);
+        if limit > self.limit {
+            self.limit = limit;
+            if self.skips() {
+                (self.failures, self.wait, self.until_sample) = (0, WAIT_FIRST, 0);
+            }
+        }
     }
 
     /// Cost of a codec for a page: its time, and the memory that its bytes take.
@@ -174,13 +192,15 @@ impl CodecSelector {
         PLAIN.iter().chain(more).copied().collect()
     }
 
-    /// What to do with the next page of this region. Counts the page, so call it once per page.
-    pub fn choose(&mut self, region_key: u64, worth: Worth) -> Choice {
+    /// What to do with the next page of this region, whose compressed length has this limit. Counts
+    /// the page, so call it once per page.
+    pub fn choose(&mut self, region_key: u64, worth: Worth, limit: usize) -> Choice {
         let region = &mut self.regions[slot_of(region_key)];
         if region.key != region_key || !region.known {
             let new = if region.known { 0 } else { NEW_PAGES };
             *region = RegionChoice { key: region_key, known: true, trained: worth.trained, new, ..UNKNOWN };
         }
+        region.grow_limit(limit);
         if region.trained != worth.trained {
             region.trained = worth.trained;
             region.scores[DIFFER..].fill(ONE);
@@ -197,13 +217,14 @@ impl CodecSelector {
         }
         let untried = sample > usize::from(region.tried) && !region.skips();
         if region.until_sample == 0 || region.ask_soon || untried {
-            region.ask_soon = false;
+            (region.ask_soon, region.sampled) = (false, true);
             region.tried = region.tried.max(sample as u8);
             region.until_sample = region.wait - 1;
             region.wait = (region.wait * 2).min(if region.skips() { SKIP_MOST } else { WAIT_MOST });
             return Choice::Sample(&codecs[..sample]);
         }
         region.until_sample -= 1;
+        region.sampled = false;
         match region.skips() {
             true => Choice::Skip,
             false => Choice::Use(best),
@@ -220,7 +241,6 @@ impl CodecSelector {
         }
         let now = out_len.map_or(ONE, |out| (out.min(in_len) * usize::from(ONE) / in_len) as u16);
         let Some(i) = codecs(region.trained).iter().position(|&c| c == codec) else { return };
-        let others = (0..CODECS_MAX).any(|other| other != i && region.scores[other] != ONE);
         // Only samples tell of a codec that is not in use: other contents ask for more of them.
         if codec != region.in_use && region.scores[i].abs_diff(now) > OTHER_CONTENTS {
             region.wait = WAIT_FIRST;
@@ -235,11 +255,20 @@ impl CodecSelector {
             _ => (3 * *score + now) / 4,
         };
         region.failed = if out_len.is_none() { region.failed | bit } else { region.failed & !bit };
-        if out_len.is_some() {
+    }
+
+    /// Reports, after the results of its codecs, whether one of them met the limit. Not for pages
+    /// that are skipped.
+    pub fn record_page(&mut self, region_key: u64, fits: bool) {
+        let region = &mut self.regions[slot_of(region_key)];
+        if region.key != region_key || !region.known {
+            return;
+        }
+        if fits {
             if region.skips() {
                 region.wait = WAIT_FIRST;
             }
-            region.failures = 0;
+            (region.failures, region.limit) = (0, 0);
             region.until_sample = region.until_sample.min(region.wait - 1);
             region.ask_soon = false;
         } else if !region.skips() {
@@ -247,7 +276,10 @@ impl CodecSelector {
             if region.skips() {
                 (region.wait, region.until_sample) = (SKIP_FIRST, SKIP_FIRST);
             }
-            region.ask_soon = !region.skips() && !others;
+            let weighed = codecs(region.trained).iter().zip(region.scores);
+            let others = weighed.into_iter().any(|(&codec, score)| codec != region.in_use && score != ONE);
+            // A sample has asked the others already.
+            region.ask_soon = !region.skips() && !region.sampled && !others;
         }
     }
 }
@@ -276,11 +308,14 @@ mod tests {
     /// Compressed lengths by codec; the others fail.
     type Lens<'a> = &'a [(CodecId, usize)];
 
+    /// The limit of a compressed page in these tests.
+    const LIMIT: usize = 3900;
+
     /// Compresses pages of a region; the choices, and the codec of the last page.
     fn run(c: &mut CodecSelector, key: u64, pages: usize, worth: Worth, lens: Lens) -> (Vec<Choice>, Option<CodecId>) {
         let mut last = None;
         let choices = (0..pages).map(|_| {
-            let choice = c.choose(key, worth);
+            let choice = c.choose(key, worth, LIMIT);
             let used = match &choice {
                 Choice::Use(codec) => std::slice::from_ref(codec),
                 Choice::Sample(codecs) => codecs,
@@ -289,6 +324,9 @@ mod tests {
             for &codec in used {
                 let len = lens.iter().find(|(of, _)| *of == codec).map(|&(_, len)| len);
                 c.record(key, codec, PAGE_BYTES, len);
+            }
+            if !used.is_empty() {
+                c.record_page(key, used.iter().any(|&codec| lens.iter().any(|(of, _)| *of == codec)));
             }
             if let Choice::Use(codec) = choice {
                 last = Some(codec);
@@ -363,7 +401,7 @@ mod tests {
         let mut c = CodecSelector::new();
         run(&mut c, 1, 40, Worth { trained: true, ..worth(0) }, OBJECTS);
         run(&mut c, 1, 40, worth(0), OBJECTS);
-        assert_eq!(c.choose(1, worth(60)), Choice::Sample(&PLAIN));
+        assert_eq!(c.choose(1, worth(60), LIMIT), Choice::Sample(&PLAIN));
     }
 
     #[test]
@@ -371,7 +409,7 @@ mod tests {
         let mut c = CodecSelector::new();
         run(&mut c, 1, 100, worth(60), OBJECTS);
         let trained = Worth { trained: true, ..worth(60) };
-        assert_eq!(c.choose(1, trained), Choice::Sample(&TRAINED));
+        assert_eq!(c.choose(1, trained, LIMIT), Choice::Sample(&TRAINED));
         assert_eq!(run(&mut c, 1, 40, trained, OBJECTS).1, Some(CodecId::ZSTD_TRAINED));
     }
 
@@ -408,10 +446,47 @@ mod tests {
     fn displaced_regions_are_sampled_again() {
         let mut c = CodecSelector::new();
         for key in 0..3 * SLOTS as u64 {
-            assert_eq!(c.choose(key, worth(0)), Choice::Sample(&PLAIN));
+            assert_eq!(c.choose(key, worth(0), LIMIT), Choice::Sample(&PLAIN));
             c.record(key, CodecId::WORD_MASK, PAGE_BYTES, Some(10));
         }
         c.record(u64::MAX, CodecId::LZ4, PAGE_BYTES, None);
         c.record(5, CodecId::ZSTD, PAGE_BYTES, None);
+        c.record_page(u64::MAX, false);
+    }
+
+    #[test]
+    fn pages_that_one_codec_compresses_are_not_skipped() {
+        let mut c = CodecSelector::new();
+        let (choices, last) = run(&mut c, 1, 640, worth(43), &[(CodecId::WORD_MASK, 2700)]);
+        assert!(!choices.contains(&Choice::Skip), "sorted integers of 32 bits");
+        assert_eq!(last, Some(CodecId::WORD_MASK));
+    }
+
+    #[test]
+    fn three_pages_in_a_row_that_fail_are_the_verdict() {
+        let mut c = CodecSelector::new();
+        let (choices, _) = run(&mut c, 1, 5, worth(43), &[]);
+        let skipped: Vec<bool> = choices.iter().map(|&choice| choice == Choice::Skip).collect();
+        assert_eq!(skipped, [false, false, false, true, true]);
+    }
+
+    #[test]
+    fn a_larger_limit_ends_the_verdict_of_a_smaller_one() {
+        let mut c = CodecSelector::new();
+        run(&mut c, 1, 4, worth(43), &[]);
+        assert_eq!(c.choose(1, worth(43), LIMIT), Choice::Skip);
+        assert_eq!(c.choose(1, worth(43), LIMIT - 900), Choice::Skip);
+        assert_eq!(c.choose(1, worth(43), LIMIT), Choice::Skip, "pages have failed under this limit");
+        assert_eq!(c.choose(1, worth(43), LIMIT + 1), Choice::Sample(&PLAIN));
+        c.record_page(1, false);
+        assert!(matches!(c.choose(1, worth(43), LIMIT + 1), Choice::Use(_)), "and two more must fail again");
+        // A success under a large limit says nothing of failures under a smaller one.
+        c.record_page(1, true);
+        for _ in 0..3 {
+            c.choose(1, worth(43), LIMIT - 900);
+            c.record_page(1, false);
+        }
+        assert_eq!(c.choose(1, worth(43), LIMIT - 900), Choice::Skip);
+        assert!(matches!(c.choose(1, worth(43), LIMIT), Choice::Sample(_)));
     }
 }

@@ -5,6 +5,10 @@ use crate::{Worth, PAGE_BYTES};
 /// The share of compressed pages that went on to the swap tier is updated after this many of them.
 const WINDOW: u64 = 2048;
 
+/// The share is in units of 1 / `WHOLE`. The division of the running mean rounds down: in percent
+/// the mean would stay up to 3 below a steady share.
+const WHOLE: u64 = 1024;
+
 /// CPU time of the tree for a page fault, with the eviction that makes room for it and without
 /// codecs, ns (docs/performance.md, Codecs and pool).
 pub const FAULT_NS: u64 = 43_000;
@@ -24,24 +28,24 @@ pub struct Prices {
     pub trained: bool,
 }
 
-/// Running mean of the share of compressed pages that go on to the swap tier, percent: pages leave
-/// in bursts.
+/// Running mean of the share of compressed pages that go on to the swap tier: pages leave in
+/// bursts.
 #[derive(Debug, Default)]
 pub struct Spill {
     compressed: u64,
     to_swap: u64,
-    percent: u64,
+    share: u64,
 }
 
 impl Spill {
     /// What a page's bytes are worth now.
     pub fn worth(&mut self, now: Prices) -> Worth {
         if now.compressed >= self.compressed + WINDOW {
-            let share = (now.spilled - self.to_swap) * 100 / (now.compressed - self.compressed);
-            self.percent = (self.percent * 3 + share.min(100)) / 4;
+            let share = (now.spilled - self.to_swap) * WHOLE / (now.compressed - self.compressed);
+            self.share = (self.share * 3 + share.min(WHOLE)) / 4;
             (self.compressed, self.to_swap) = (now.compressed, now.spilled);
         }
-        let writes = now.write_ns * self.percent / 100;
+        let writes = now.write_ns * self.share / WHOLE;
         // How a program uses pages that have not come back yet is not known: as if at random.
         Worth { page_ns: now.page_ns + writes, new_page_ns: FAULT_NS + writes, trained: now.trained }
     }
@@ -67,9 +71,9 @@ mod tests {
         };
         assert_eq!(worth(1, 0), Worth { page_ns: 10_000, new_page_ns: 43_000, trained: false });
         assert_eq!(worth(2, 100), Worth { page_ns: 30_000, new_page_ns: 63_000, trained: false }, "one burst");
-        let most = (3..12).map(|i| worth(i, 100)).last().expect("some");
-        assert!(most.page_ns > 80_000 && most.page_ns < 90_000, "{most:?}");
-        let none = (12..22).map(|i| worth(i, 0)).last().expect("some");
+        let most = (3..24).map(|i| worth(i, 100)).last().expect("some");
+        assert!(most.page_ns > 89_700 && most.page_ns < 90_000, "{most:?}");
+        let none = (24..34).map(|i| worth(i, 0)).last().expect("some");
         assert!(none.page_ns < 15_000, "{none:?}");
     }
 

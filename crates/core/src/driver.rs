@@ -9,8 +9,9 @@
 //! A round begins when less than the low watermark is free, or when a process is to leave as a
 //! whole ([`Core::reclaim_process`]). Rounds follow each other until the high watermark is free and
 //! those processes have left, or until one gains nothing. That one is followed by a pause, or by a
-//! wait for a write under way. While memory is short, processes in the background leave as a whole
-//! one after another ([`Core::set_background`]).
+//! wait for a write under way. Neither follows if pages refused to move and other runs had no turn
+//! yet: what refused is parked, so the next round takes others. While memory is short, processes in
+//! the background leave as a whole one after another ([`Core::set_background`]).
 //!
 //! A step gains what moved one step on its way out of memory: a page that was staged, compressed,
 //! or written. So one page can count three times, and a gain need not free memory. The levels that
@@ -253,6 +254,10 @@ pub(crate) struct Driver {
     /// The processes that leave as a whole give no pages at the moment.
     pub(crate) leaving_stalled: bool,
     stuck: bool,
+    /// In this round runs refused to move and were parked.
+    pub(crate) refused: bool,
+    /// Runs that did so since the last window with enough gain.
+    pub(crate) refusals: u64,
     /// Gained in this round.
     gained: u32,
     /// Rounds without gain in a row.
@@ -275,11 +280,12 @@ struct Window {
     since: u64,
     gained: u32,
     rounds: u32,
+    refused: bool,
 }
 
 impl Window {
     fn begun(since: u64) -> Window {
-        Window { since, gained: 0, rounds: 0 }
+        Window { since, gained: 0, rounds: 0, refused: false }
     }
 }
 
@@ -348,6 +354,8 @@ impl Core {
             Next::Flush => (Next::Clean, (self.driver.gained == 0).then_some(Step::Flush)),
             Next::Clean => (Next::End, Some(Step::Clean)),
             Next::End => {
+                self.pool.trim();
+                self.driver.refused = self.driver.refused && self.others_had_no_turn();
                 let trouble = self.driver.judge(tick, seen, self.tunables.sizes.pace_pages);
                 (Next::After, Some(Step::RoundEnds { stuck: self.driver.stuck, trouble }))
             }
@@ -372,7 +380,7 @@ impl Core {
         self.advance_leaving(tick);
         self.pool_control.busy = seen.cpus_full && seen.tier_writable && !seen.tier_slow;
         let driver = &mut self.driver;
-        driver.gained = 0;
+        (driver.gained, driver.refused) = (0, false);
         driver.may_give = !core::mem::take(&mut driver.gave_nothing);
         driver.giving = false;
         driver.reclaiming = seen.level < if driver.reclaiming { Level::Enough } else { Level::BelowHigh };
@@ -381,7 +389,7 @@ impl Core {
             self.let_background_leave();
         } else {
             (driver.stuck, driver.window) = (false, None);
-            (driver.short_windows, driver.hopeless_windows) = (0, 0);
+            (driver.short_windows, driver.hopeless_windows, driver.refusals) = (0, 0, 0);
             if self.leaving.is_empty() {
                 driver.next = Next::Woken;
                 return Some(Step::Sleep);
@@ -494,18 +502,22 @@ impl Driver {
         self.full_at.is_some_and(|at| tick.saturating_sub(at) < within)
     }
 
-    /// Judges the gain when a window is over: whether it is worth waiting for. If not, faults go on
-    /// over the budget. The user is told when that lasts. When there is no place for incompressible
-    /// data, something must be done before the machine or a container's limit ends the run.
+    /// Judges the gain when a window is over: whether it is worth waiting for. It is so, too, while
+    /// pages refuse to move and other runs had no turn yet. If it is not, faults go on over the
+    /// budget. The user is told when that lasts. When there is no place for incompressible data,
+    /// something must be done before the machine or a container's limit ends the run.
     fn judge(&mut self, tick: u64, seen: Seen, enough: u32) -> Option<Trouble> {
         let window = self.window.as_mut()?;
         window.gained = window.gained.saturating_add(self.gained);
         window.rounds += 1;
+        window.refused |= self.refused;
         // A thread of the program that waits for a CPU will answer: until then this window goes on.
         if tick.saturating_sub(window.since) < WINDOW_MS || seen.answer_late {
             return None;
         }
-        self.stuck = window.gained < enough.min(window.rounds * ROUND_PAGES);
+        let worth_it = window.gained >= enough.min(window.rounds * ROUND_PAGES);
+        self.stuck = !worth_it && !window.refused;
+        self.refusals = if worth_it { 0 } else { self.refusals };
         *window = Window::begun(tick);
         let short = seen.level <= Level::Over;
         self.short_windows = if short { self.short_windows + u32::from(self.stuck) } else { 0 };
@@ -528,7 +540,7 @@ impl Driver {
 
     /// What follows a round.
     fn pause(&mut self, seen: Seen) -> Option<Step> {
-        if self.gained > 0 {
+        if self.gained > 0 || self.refused {
             self.idle_rounds = 0;
             return None;
         }

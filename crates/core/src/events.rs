@@ -74,12 +74,19 @@ impl Core {
         self.table.first_part(proc, range, runs)
     }
 
+    /// The pages of the range that are not Untracked, in address order. Takes time for the pages
+    /// that the table has, not for all of the range.
+    pub fn pages(&self, proc: ProcId, range: PageRange) -> Vec<(Page, Entry)> {
+        self.table.tracked(proc, range)
+    }
+
     /// Whether the table has a page of the range.
     pub fn tracks(&self, proc: ProcId, range: PageRange) -> bool {
         self.table.tracks(proc, range)
     }
 
-    /// mremap moved the pages `from` to the pages that start at `to`.
+    /// mremap moved the pages `from` to the pages that start at `to`. A caller may report a large
+    /// range in parts.
     pub fn remapped(&mut self, proc: ProcId, from: PageRange, to: Page) {
         self.record(&CoreCall::Remapped { proc, from, to });
         let moved = self.table.tracked(proc, from);

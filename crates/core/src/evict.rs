@@ -222,7 +222,7 @@ impl Core {
 
     /// Whether a process that is none of these has runs in its queues.
     fn others_have_runs(&self, procs: &[ProcId]) -> bool {
-        let has_runs = |proc: &Proc| proc.queues.as_flattened().iter().any(|queue| queue.len > 0);
+        let has_runs = |proc: &Proc| proc.queued() > 0;
         let mut others =
             self.table.procs.iter().enumerate().filter(|(id, _)| procs.binary_search(&ProcId(*id as u32)).is_err());
         others.any(|(_, proc)| proc.as_ref().is_some_and(has_runs))
@@ -453,12 +453,22 @@ impl Core {
             if !park {
                 r.park_count = 0;
             } else if r.resident > 0 {
+                self.driver.refused = true;
+                self.driver.refusals += 1;
                 let until = tick + (PARK_TICKS << r.park_count);
                 r.park_count = (r.park_count + 1).min(PARK_DOUBLINGS);
                 self.counters.parked_runs += 1;
                 self.table.park(run, until);
             }
         }
+    }
+
+    /// Whether runs are queued, and fewer than there are, except those that are set aside, have
+    /// refused of late: others may be able to move.
+    pub(crate) fn others_had_no_turn(&self) -> bool {
+        let procs = || self.table.procs.iter().flatten();
+        let queued: u64 = procs().map(Proc::queued).sum();
+        queued > 0 && self.driver.refusals <= queued + procs().map(|proc| proc.parked().count() as u64).sum::<u64>()
     }
 
     /// Sets the pages of a process that must stay in memory. Pinned pages that are evicted already
@@ -473,10 +483,12 @@ impl Core {
         }
     }
 
-    /// Ends the parking of all runs of a process: what they waited for has happened.
+    /// Ends the parking of all runs of a process: what they waited for has happened. They are the
+    /// next to leave.
     pub fn unpark(&mut self, proc: ProcId) {
         self.record(&CoreCall::Unpark { proc });
-        self.table.unpark(proc, ASIDE - 1);
+        let parked = self.table.parked_until(proc, ASIDE - 1);
+        parked.into_iter().rev().for_each(|run| self.table.queue_again(run));
         let runs: Vec<u32> = self.table.proc(proc).runs().values().copied().collect();
         for run in runs {
             self.table.runs[run as usize].park_count = 0;

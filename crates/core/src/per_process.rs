@@ -324,7 +324,7 @@ impl Core {
             let ended = *reclaim.pass_ended.get_or_insert(tick);
             if !reclaim.refused || reclaim.passes + 1 == PASSES {
                 reclaim.last = Some(self.objects.staged.tail);
-            } else if !process.has_parked() || tick.saturating_sub(ended) >= PASS_PAUSE_MS {
+            } else if process.parked().next().is_none() || tick.saturating_sub(ended) >= PASS_PAUSE_MS {
                 (reclaim.next, reclaim.refused, reclaim.pass_ended) = (0, false, None);
                 reclaim.passes += 1;
             }

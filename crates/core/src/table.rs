@@ -117,9 +117,14 @@ pub(crate) struct Proc {
 const NO_RUN: u64 = u64::MAX;
 
 impl Proc {
-    /// Whether runs are parked.
-    pub fn has_parked(&self) -> bool {
-        self.parked.range(..(ASIDE, 0)).next().is_some()
+    /// How many runs are queued.
+    pub fn queued(&self) -> u64 {
+        self.queues.as_flattened().iter().map(|queue| u64::from(queue.len)).sum()
+    }
+
+    /// Runs that are parked, without those that are set aside.
+    pub fn parked(&self) -> impl Iterator<Item = u32> + '_ {
+        self.parked.range(..(ASIDE, 0)).map(|&(_, run)| run)
     }
 
     /// All runs, by number.
@@ -567,12 +572,20 @@ impl Table {
         self.proc(proc).parked.range((ASIDE, 0)..).map(|&(_, run)| run)
     }
 
-    /// Ends the parking of the runs whose tick has come; puts them at the old end of their queues.
+    /// Ends the parking of runs whose tick has come. Puts them at the young end of their queues:
+    /// they may refuse again, and must not be in front of those that were not tried yet.
     pub fn unpark(&mut self, proc: ProcId, tick: u64) {
-        let due = self.proc(proc).parked.range(..=(tick, u32::MAX));
-        let mut due: Vec<u32> = due.map(|&(_, run)| run).collect();
-        due.sort_by_key(|&run| core::cmp::Reverse(self.runs[run as usize].stamp));
-        due.into_iter().for_each(|run| self.queue_again(run));
+        for run in self.parked_until(proc, tick) {
+            self.forget_parked(run);
+            self.requeue(run);
+        }
+    }
+
+    /// The runs that are parked until this tick or less, oldest first.
+    pub fn parked_until(&self, proc: ProcId, tick: u64) -> Vec<u32> {
+        let mut parked: Vec<u32> = self.proc(proc).parked.range(..=(tick, u32::MAX)).map(|&(_, run)| run).collect();
+        parked.sort_by_key(|&run| self.runs[run as usize].stamp);
+        parked
     }
 
     /// Puts a parked run at the old end of its queue.

@@ -3,7 +3,7 @@
 use memfit_core::budget::{Level, Sizes};
 use memfit_core::driver::{Seen, Step, Trouble};
 use memfit_core::scheme::Scheme;
-use memfit_core::{Answer, Coded, Core, Entry, Origin, Page, Placed, ProcId, Tunables};
+use memfit_core::{Answer, Coded, Core, Entry, Origin, Page, PageRange, Placed, ProcId, Tunables, RUN_PAGES};
 use std::sync::Arc;
 
 const STAGING: u32 = 64;
@@ -77,6 +77,25 @@ impl Caller {
             steps.push(step);
             if matches!(step, Step::RoundEnds { .. }) {
                 return steps;
+            }
+        }
+    }
+
+    /// A round in which the oldest run refuses to move.
+    fn refused(&mut self, seen: Seen) -> Vec<Step> {
+        let mut steps = Vec::new();
+        loop {
+            steps.push(self.next(seen));
+            match steps.last() {
+                Some(Step::Evict) => {
+                    let picked = self.core.pick_victims(RUN_PAGES as usize, self.tick, &|_| true);
+                    for victim in picked.into_iter().flat_map(|(_, victims)| victims) {
+                        let answer = Answer { park: true, ..Answer::default() };
+                        self.core.evicted(self.proc, victim.first, victim.slots.len() as u32, answer, self.tick);
+                    }
+                }
+                Some(Step::RoundEnds { .. }) => return steps,
+                _ => {}
             }
         }
     }
@@ -250,7 +269,7 @@ fn compaction_comes_first_and_pauses_when_nothing_can_move() {
     let is_out = |page: &u64| matches!(caller.core.entry(caller.proc, Page(*page)), Entry::Out(_));
     let out: Vec<u64> = (0..2000).filter(is_out).collect();
     for page in out.iter().enumerate().filter(|(i, _)| i % 4 > 0).map(|(_, &page)| page) {
-        caller.core.unmapped(caller.proc, memfit_core::PageRange { first: Page(page), pages: 1 });
+        caller.core.unmapped(caller.proc, PageRange { first: Page(page), pages: 1 });
     }
     assert_eq!(caller.next(LOW), Step::Compact);
     assert_eq!(caller.next(Seen { gained: 3, level: Level::Enough, ..LOW }), ENDS, "that was enough");
@@ -262,6 +281,39 @@ fn compaction_comes_first_and_pauses_when_nothing_can_move() {
         assert!(rounds < 100, "compaction is not tried again");
     }
     assert!(rounds > 60, "{rounds} rounds");
+}
+
+/// Nothing moves under a policy, and yet the tables of a pool that has become small do.
+#[test]
+fn the_tables_of_the_pool_shrink_under_every_replacement() {
+    for preset in ["memfit", "zswap-zbud", "zswap-z3fold", "zswap-zsmalloc"] {
+        let scheme = memfit_scheme::preset(preset, &[]).expect("a preset").expect("sound overrides");
+        let mut caller = Caller::of(scheme, 4096, 2000);
+        let mut first = None;
+        while caller.core.pool_usage().zpages < 120 {
+            caller.stage(40);
+            let mut picked = Vec::new();
+            caller.core.pick_compress(40, &mut picked);
+            for item in picked {
+                first.get_or_insert(item.object);
+                let placed = caller.core.compressed(item.object, Coded::Bytes { codec: 1, len: 1000 });
+                assert!(matches!(placed, Placed::Pool { .. }));
+            }
+        }
+        // Its place is in front of all others.
+        let goes = |page: &u64| match caller.core.entry(caller.proc, Page(*page)) {
+            Entry::Out(object) => Some(object) != first,
+            _ => false,
+        };
+        let out: Vec<u64> = (0..2000).filter(goes).collect();
+        for page in out {
+            caller.core.unmapped(caller.proc, PageRange { first: Page(page), pages: 1 });
+        }
+        let before = caller.core.metadata_bytes();
+        caller.round(LOW, |_| 0);
+        let after = caller.core.metadata_bytes();
+        assert!(after + 50 * 8 < before, "{preset}: {after} of {before} bytes");
+    }
 }
 
 #[test]
@@ -278,6 +330,36 @@ fn nobody_waits_for_reclaim_that_gains_nothing_and_the_user_is_told() {
     caller.tick += 60;
     caller.round(over, |step| u32::from(step == Step::Collect) * 64);
     assert!(!caller.core.is_stuck());
+}
+
+/// The pages of a pinned huge page are in many runs, and all refuse to move.
+#[test]
+fn reclaim_neither_pauses_nor_counts_as_stuck_while_runs_refuse_and_others_had_no_turn() {
+    let mut caller = Caller::new(4096, 2000);
+    let over = Seen { level: Level::Over, ..LOW };
+    for _ in 0..2000 / RUN_PAGES {
+        caller.tick += 20;
+        let steps = caller.refused(over);
+        assert_eq!((steps.first(), steps.last()), (Some(&Step::Evict), Some(&ENDS)));
+    }
+    // All had a turn by now.
+    caller.in_vain(over, 100);
+    assert!(caller.core.is_stuck());
+}
+
+#[test]
+fn runs_that_refuse_again_are_no_reason_to_go_on_unless_others_have_left_since() {
+    let mut caller = Caller::new(4096, 2000);
+    for _ in 0..2000 / RUN_PAGES {
+        caller.refused(LOW);
+    }
+    caller.tick += 1000;
+    caller.refused(LOW);
+    assert!(matches!(caller.next(LOW), Step::Pause { .. }), "though the others are queued");
+    caller.tick += 60;
+    caller.round(LOW, |step| u32::from(step == Step::Collect) * 64);
+    caller.refused(LOW);
+    assert_eq!(caller.next(LOW), Step::Evict);
 }
 
 #[test]

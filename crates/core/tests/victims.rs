@@ -424,3 +424,26 @@ fn only_what_a_thread_asks_for_is_hot() {
     }
     assert_eq!((stayed, loads.len()), (vec![3, 4, 5, 8], 2), "6 came along, 7 did not leave, 9 has other contents");
 }
+
+#[test]
+fn a_range_that_moves_in_parts_moves_as_at_once() {
+    let moved = |parts: &[u64]| {
+        let mut core = core();
+        let id = process(&mut core, 5..75);
+        batch(&mut core, 20);
+        core.removed(id, PageRange { first: Page(40), pages: 8 });
+        // At the target are pages of a mapping that is gone.
+        (1000..1010).for_each(|page| assert!(core.adopt(id, Page(page), false)));
+        let (from, to) = (3, 1001);
+        parts.iter().fold(0, |at, &pages| {
+            core.remapped(id, PageRange { first: Page(from + at), pages }, Page(to + at));
+            at + pages
+        });
+        core.check();
+        core.pages(id, PageRange::ALL)
+    };
+    let at_once = moved(&[70]);
+    assert_eq!(at_once.len(), 1 + 2 + 68, "before the target, behind the source, moved");
+    assert_eq!(moved(&[13, 16, 16, 25]), at_once);
+    assert_eq!(moved(&[1; 70]), at_once);
+}

@@ -25,6 +25,9 @@ const STACK_MAPPING_MAX: u64 = 16 << 20;
 /// guard pages smaller.
 const RESERVED_BYTES: u64 = 64 << 10;
 
+/// Pages of present ranges that are checked or adopted under one hold of the core lock.
+const PART_PAGES: u64 = 1024;
+
 /// Part of the budget that may be in small pieces which are not registered yet.
 const PIECES_PART: u64 = 32;
 
@@ -88,6 +91,8 @@ fn take_in(shared: &Arc<Shared>, proc: &Arc<Proc>, extent: Extent) -> Found {
             Err(_) => return found,
         }
     };
+    // Without `io`: the kernel walks all pages for it.
+    droppable(identity);
     // Held throughout: no event is read between registration and adoption. What was unmapped since
     // the maps were read cannot be registered, or is another mapping that may be registered.
     let _io = proc.io.lock();
@@ -140,19 +145,28 @@ fn take_in(shared: &Arc<Shared>, proc: &Arc<Proc>, extent: Extent) -> Found {
             proc.guarded.lock().add(start, end);
         }
     }
-    // In chunks: the core lock must stay free for faults.
-    for chunk in pages.chunks(64) {
-        let mut state = shared.lock();
-        for &(start, end, zero) in chunk {
-            let zero = zero || lazy.iter().any(|&(s, e)| s < end && e > start);
-            for page in start / 4096..end / 4096 {
-                found.adopted += u64::from(state.core.adopt(proc.id, Page(page), zero));
-            }
-        }
-        shared.end_part(state);
-    }
+    found.adopted = adopt(shared, proc, &pages, &lazy);
     identity.adopted.fetch_or(all, Relaxed);
     found
+}
+
+/// Reports present pages to the core; returns how many it adopts. In parts: the core lock must stay
+/// free for faults. One range can be the whole memory of a process.
+fn adopt(shared: &Shared, proc: &Proc, pages: &[Present], lazy: &[Range]) -> u64 {
+    let (mut state, mut room, mut adopted) = (shared.lock(), PART_PAGES, 0);
+    for &(start, end, zero) in pages {
+        let zero = zero || lazy.iter().any(|&(s, e)| s < end && e > start);
+        for page in start / 4096..end / 4096 {
+            if room == 0 {
+                shared.end_part(state);
+                (state, room) = (shared.lock(), PART_PAGES);
+            }
+            room -= 1;
+            adopted += u64::from(state.core.adopt(proc.id, Page(page), zero));
+        }
+    }
+    shared.end_part(state);
+    adopted
 }
 
 /// The parts of the mappings that are not registered yet and shall be.
@@ -242,9 +256,13 @@ pub fn is_without_stub(pid: i32, stub: &str) -> bool {
 
 /// Adds the parts of a present range that are untracked to `out`. Others may be in a batch.
 fn unknown(shared: &Shared, proc: &Proc, start: u64, end: u64, zero: bool, out: &mut Vec<Present>) {
-    let state = shared.lock();
-    let from = out.len();
+    let (mut state, mut room, from) = (shared.lock(), PART_PAGES, out.len());
     for page in start / 4096..end / 4096 {
+        if room == 0 {
+            shared.end_part(state);
+            (state, room) = (shared.lock(), PART_PAGES);
+        }
+        room -= 1;
         if state.core.entry(proc.id, Page(page)) != Entry::Untracked {
             continue;
         }

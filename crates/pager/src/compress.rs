@@ -173,7 +173,7 @@ impl Compressor {
         let fixed = shared.scheme.codec.kind.map(CodecId);
         let key = u64::from(region);
         let limit = len_max + 1;
-        let choice = fixed.map_or_else(|| self.selector.choose(key, self.worth), Choice::Use);
+        let choice = fixed.map_or_else(|| self.selector.choose(key, self.worth, limit), Choice::Use);
         let page = &*self.page.bytes();
         let mut best: Option<(CodecId, usize)> = None;
         match choice {
@@ -183,6 +183,7 @@ impl Compressor {
                 let len = self.worker.compress(real, page, &mut self.coded, limit);
                 if fixed.is_none() {
                     self.selector.record(key, codec, 4096, len);
+                    self.selector.record_page(key, len.is_some());
                 }
                 best = len.map(|len| (real, len));
             }
@@ -196,6 +197,7 @@ impl Compressor {
                         std::mem::swap(&mut self.coded, &mut self.second);
                     }
                 }
+                self.selector.record_page(key, best.is_some());
             }
         }
         let Some((codec, len)) = best else { return Coded::Incompressible };

@@ -398,11 +398,10 @@ pub fn confirm(shared: &Arc<Shared>, proc: &Arc<Proc>, pid: i32) -> Result<bool,
         for &(start, end) in &gaps {
             proc.files.lock().cut(start / 4096, end.div_ceil(4096));
         }
-        let mut state = shared.lock();
         for (start, end) in gaps {
-            state.core.disown(proc.id, PageRange::from_addresses(start, end));
+            let gap = PageRange::from_addresses(start, end);
+            shared.in_parts(proc.id, gap, |core, part| core.disown(proc.id, part));
         }
-        shared.apply_effects(state);
         *proc.regions.lock() = registered;
         return Ok(true);
     }

@@ -81,9 +81,9 @@ fn give_all(shared: &Shared, proc: &Arc<Proc>, start: u64, end: u64) -> Option<(
         while at < end {
             let to = end.min(at + CHUNK);
             wait_for_room(shared, proc);
-            proc.giving.store(true, Relaxed);
+            proc.giving.fetch_add(1, Relaxed);
             let given = give_chunk(shared, proc, at, to);
-            proc.giving.store(false, Relaxed);
+            proc.giving.fetch_sub(1, Relaxed);
             given?;
             at = to;
         }
@@ -134,7 +134,7 @@ fn give_chunk(shared: &Shared, proc: &Arc<Proc>, start: u64, end: u64) -> Option
     loop {
         bring_back(shared, proc, pages.clone())?;
         // With `io` held nothing is evicted.
-        let _io = idle(shared, proc)?;
+        let io = idle(shared, proc)?;
         let mut state = shared.lock_for(proc)?;
         if pages.clone().any(|page| elsewhere(state.core.entry(proc.id, Page(page)))) {
             shared.apply_effects(state);
@@ -144,10 +144,74 @@ fn give_chunk(shared: &Shared, proc: &Arc<Proc>, start: u64, end: u64) -> Option
         shared.apply_effects(state);
         let unregistered = proc.uffd.unregister(start, end - start);
         proc.forget_region(start, end);
-        // A fault may have brought a page of zeros meanwhile.
-        let mut state = shared.lock();
-        state.core.disown(proc.id, range);
-        shared.apply_effects(state);
+        drop(io);
+        forget(shared, proc, range)?;
         return unregistered.ok();
+    }
+}
+
+/// Forgets the pages of a range that is not registered any more. The fault thread may be filling
+/// one with zeros: the kernel may have let it, and the core hears of it later. So this repeats
+/// until no page is being filled. Otherwise a later batch would take a page that another
+/// userfaultfd has. `None` if the process is gone.
+fn forget(shared: &Shared, proc: &Proc, range: PageRange) -> Option<()> {
+    let (start, end) = (range.first.address(), range.first.address() + range.pages * 4096);
+    loop {
+        {
+            // With `io` held, an mremap that moves other memory here is wholly known or not at all.
+            let _io = proc.io.lock();
+            let gaps = proc.regions.lock().gaps(start, end);
+            let mut state = shared.lock_for(proc)?;
+            gaps.iter().for_each(|&(s, e)| state.core.disown(proc.id, PageRange::from_addresses(s, e)));
+            let left = gaps.iter().any(|&(s, e)| state.core.tracks(proc.id, PageRange::from_addresses(s, e)));
+            shared.apply_effects(state);
+            if !left {
+                return Some(());
+            }
+        }
+        // The fault thread may need `io`.
+        std::thread::sleep(POLL);
+        if gone(proc) {
+            return None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::OnFull;
+    use crate::family::Family;
+    use memfit_core::scheme::Scheme;
+    use memfit_core::{Fault, Filled};
+    use memfit_os::event::EventFd;
+    use memfit_os::uffd::Uffd;
+    use std::fs::File;
+
+    /// The kernel has filled the page before the range was given away, and the core hears of it
+    /// after that.
+    #[test]
+    fn a_page_that_was_being_filled_when_its_range_was_given_away_is_forgotten() {
+        let shared = Arc::new(Shared::new(Scheme::default(), 64 << 20, OnFull::Fail, None).unwrap());
+        let (id, area) = shared.lock().core.add_process(16);
+        let uffd = Uffd::from_fd(File::open("/dev/null").unwrap().into());
+        let kick = Arc::new(EventFd::new().unwrap());
+        let proc = Arc::new(Proc::new(id, area, uffd, kick, Family::default()));
+        let (page, range) = (Page(20), PageRange { first: Page(16), pages: 16 });
+        let answer = shared.lock().core.fault(id, page, range, 1, &mut Vec::new());
+        assert_eq!(answer, Fault::Load);
+        // A mapping that the program has moved to the end of the range meanwhile.
+        proc.add_region(28 * 4096, 32 * 4096);
+        assert!(shared.lock().core.adopt(id, Page(30), false));
+        std::thread::scope(|scope| {
+            let forgets = scope.spawn(|| forget(&shared, &proc, range));
+            std::thread::sleep(10 * POLL);
+            assert!(!forgets.is_finished(), "the fault thread has not reported the page yet");
+            shared.lock().core.loaded(id, page, Filled::Done);
+            assert_eq!(forgets.join().unwrap(), Some(()));
+        });
+        let state = shared.lock();
+        assert_eq!(state.core.entry(id, page), Entry::Untracked);
+        assert_eq!(state.core.entry(id, Page(30)), Entry::Resident);
     }
 }

@@ -167,8 +167,9 @@ pub struct Proc {
     /// Ranges that its fork children do not inherit as they are, as last read from it or an
     /// ancestor.
     pub not_inherited: Lock<Vec<(u64, u64)>, { rank::NOT_INHERITED }>,
-    /// A part of a range of [`Proc::given`] is being brought back: nothing is evicted or adopted.
-    pub giving: AtomicBool,
+    /// Threads that bring back a part of a range of [`Proc::given`]: nothing is evicted or adopted
+    /// meanwhile.
+    pub giving: AtomicU32,
     /// Ranges that the program wants for a userfaultfd of its own.
     pub given: Lock<Given, { rank::GIVEN }>,
     /// How its pages leave quarantine.
@@ -245,7 +246,7 @@ impl Proc {
             descriptors: Lock::default(),
             dontfork: Lock::default(),
             not_inherited: Lock::new(Vec::new()),
-            giving: AtomicBool::new(false),
+            giving: AtomicU32::new(0),
             given: Lock::default(),
             proof: Lock::new(None),
             stacks: Lock::new(Vec::new()),
@@ -375,7 +376,7 @@ impl Proc {
 
     /// Whether nothing may be evicted from it for now.
     pub fn at_rest(&self) -> bool {
-        self.forking.load(Relaxed) || self.detaching.load(Relaxed) || self.giving.load(Relaxed)
+        self.forking.load(Relaxed) || self.detaching.load(Relaxed) || self.giving.load(Relaxed) > 0
     }
 
     /// Posts a batch. The pages are Evicting until answered. `io` shall be released before

@@ -205,7 +205,7 @@ impl Shared {
 
     /// Calls `tell` for a range of a process, part by part: faults of other processes are served in
     /// between. The caller holds the process's `io`.
-    pub fn in_parts(&self, proc: ProcId, mut range: PageRange, tell: impl Fn(&mut Core, PageRange)) {
+    pub fn in_parts(&self, proc: ProcId, mut range: PageRange, mut tell: impl FnMut(&mut Core, PageRange)) {
         while range.pages > 0 {
             let mut state = self.lock();
             let part = state.core.first_part(proc, range, PART_RUNS);

@@ -43,8 +43,7 @@ mod tests;
 
 use crate::{
     codec::{Codec, CodecEntry, CodecId, Corrupt},
-    generate::Rng,
-    MAX_UNIT, PAGE_BYTES,
+    MAX_UNIT,
 };
 use std::sync::OnceLock;
 
@@ -134,43 +133,10 @@ impl Coder {
         }
     }
 
-    /// The fastest coder that this CPU has and that makes the right bytes.
+    /// The fastest coder that this CPU has.
     fn best() -> Coder {
         static BEST: OnceLock<Coder> = OnceLock::new();
-        let usable = |coder: &Coder| coder.available() && (coder.is_proven() || coder.agrees());
-        *BEST.get_or_init(|| Coder::ALL.iter().copied().rfind(usable).unwrap_or(Coder::Portable))
-    }
-
-    /// Whether the coder's tests have run on a real or emulated CPU of its kind. AVX-512 was only
-    /// tested on a model of the instructions, so each process compares it once with the portable
-    /// coder.
-    fn is_proven(self) -> bool {
-        match self {
-            #[cfg(all(target_arch = "x86_64", memfit_avx512))]
-            Coder::Avx512 => false,
-            _ => true,
-        }
-    }
-
-    /// Whether the coder compresses some pages to the same bytes as the portable one, and restores
-    /// them; takes half a millisecond.
-    fn agrees(self) -> bool {
-        let (mut rng, mut words) = (Rng::new(512), [0u32; PAGE_BYTES / 4]);
-        let (mut portable, mut other) = (WordMask::new(Coder::Portable), WordMask::new(self));
-        let (mut a, mut b, mut out) = ([0; 2 * PAGE_BYTES], [0; 2 * PAGE_BYTES], [0; PAGE_BYTES]);
-        (0..8).all(|_| {
-            for i in 0..words.len() {
-                // Partial repetitions at all distances, and chains of them.
-                let before = words[i - (rng.below(17) as usize).min(i)];
-                let differs = ((1u64 << (8 * rng.below(5))) - 1) as u32;
-                words[i] = if rng.below(5) == 0 { 0 } else { before ^ (rng.next() as u32 & differs) };
-            }
-            let page: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-            let len = portable.compress(CodecId::WORD_MASK, &page, &mut a, 2 * PAGE_BYTES);
-            let same = len == other.compress(CodecId::WORD_MASK, &page, &mut b, 2 * PAGE_BYTES) && a == b;
-            same && len.is_some_and(|len| other.decompress(CodecId::WORD_MASK, &a[..len], &mut out).is_ok())
-                && page == out
-        })
+        *BEST.get_or_init(|| Coder::ALL.iter().copied().rfind(|coder| coder.available()).unwrap_or(Coder::Portable))
     }
 }
 
@@ -255,7 +221,7 @@ fn pack(s: &Scratch, groups: usize, used: Used, out: &mut [u8]) -> Option<usize>
     Some(groups.div_ceil(8) + mapped + used.codes.div_ceil(2) + used.payload)
 }
 
-/// Splits `src` into the streams of [`Scratch`] and checks every length.
+/// Splits `src` into the streams of [`Scratch`] and checks every length and all unused bits.
 ///
 /// After `Ok`, and only then, the coders may rely on this: masks of all groups are set, words
 /// beyond `len` are zero, there is one code per mask bit, and the payload is as long as the codes
@@ -282,6 +248,9 @@ fn unpack(src: &[u8], len: usize, s: &mut Scratch) -> Result<Used, Corrupt> {
 
     let codes = packed_masks.iter().map(|m| m.count_ones() as usize).sum::<usize>();
     let (nibbles, payload) = rest.split_at_checked(codes.div_ceil(2)).ok_or(Corrupt)?;
+    if codes % 2 != 0 && nibbles[nibbles.len() - 1] >> 4 != 0 {
+        return Err(Corrupt);
+    }
     for (pair, &nibble) in s.codes.chunks_exact_mut(2).zip(nibbles) {
         pair[0] = nibble & 15;
         pair[1] = nibble >> 4;

@@ -101,17 +101,18 @@ fn decoders_agree_on_any_valid_streams() {
             assert_eq!(*first.get_or_insert_with(|| out.clone()), out, "{:?}", codec.coder);
             let cut = &src[..src.len() - 1];
             assert_eq!(codec.decompress(CodecId::WORD_MASK, cut, &mut out), Err(Corrupt));
+            if codes % 2 != 0 {
+                let mut unused = src.clone();
+                unused[groups.div_ceil(8) + groups + codes / 2] |= 0x10;
+                assert_eq!(codec.decompress(CodecId::WORD_MASK, &unused, &mut out), Err(Corrupt), "last nibble");
+            }
         }
     }
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "long")]
-fn the_check_of_a_coder_passes() {
-    for coder in coders() {
-        assert!(coder.coder.agrees(), "{:?}", coder.coder);
-    }
-    assert!(Coder::best().available());
+fn the_coder_in_use_is_the_fastest_that_this_cpu_has() {
+    assert_eq!(Some(Coder::best()), coders().last().map(|codec| codec.coder));
 }
 
 /// The format is stored in swap tiers: these bytes never change.

@@ -47,8 +47,8 @@ mod age;
 use super::handles::{HandleTable, Place};
 use super::span::SpanAlloc;
 use super::{
-    shrink_loose, table_bytes, Handle, Leaving, Move, Placed, Pool, PoolEntry, PoolFull, PoolParams, PoolUsage, Runs,
-    Slot, Span, Unit, UnitView, FRAME_BYTES, LEN_MAX,
+    shrink_loose, table_bytes, Handle, Leaving, Placed, Pool, PoolEntry, PoolFull, PoolParams, PoolUsage, Runs, Slot,
+    Span, Unit, UnitView, FRAME_BYTES, LEN_MAX,
 };
 use crate::blocks::BLOCK_UNIT_BYTES;
 use crate::grow::reserve_tight;
@@ -307,8 +307,9 @@ impl Pool for Buffers {
         tables + self.handles.metadata_bytes() + self.frames.metadata_bytes() + size_of::<Self>() as u64
     }
 
-    /// Moves nothing: as in the paper, buffers are not compacted (rule 17).
-    fn compact(&mut self, _: usize, _: &dyn Fn(Handle) -> bool, _: &mut Vec<Move>, _: &mut Vec<Span>) {
+    // No `compact`: as in the paper, buffers are not compacted (rule 17).
+
+    fn trim(&mut self) {
         self.handles.trim();
         self.cut_older();
     }

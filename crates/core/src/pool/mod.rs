@@ -228,6 +228,10 @@ pub trait Pool: Send {
     ) {
     }
 
+    /// Makes the pool's tables smaller if few zpages are left of many. Moves nothing. O(1) for each
+    /// removal since the last call.
+    fn trim(&mut self) {}
+
     /// The unit of a zpage. A pool whose zpages share units implements this and the next three
     /// methods.
     fn unit(&self, handle: Handle) -> Unit {

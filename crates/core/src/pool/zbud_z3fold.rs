@@ -171,7 +171,8 @@ impl<const MOST: usize> FewPerFrame<MOST> {
     const AT_ENDS: bool = MOST == 2;
 
     fn new(params: &PoolParams, header: u32) -> Self {
-        assert!(header < CHUNKS, "a header of {header} chunks");
+        // With more, a zpage of fewer than all chunks could lie where the header is.
+        assert!(header <= 1, "a header of {header} chunks");
         FewPerFrame {
             handles: HandleTable::new(),
             frames: SpanAlloc::new(params.area_frames, 1),
@@ -417,6 +418,9 @@ impl<const MOST: usize> Pool for FewPerFrame<MOST> {
             self.look = (self.look + 1) % self.records.len();
             self.close(self.look as u32, end - out.len(), movable, out);
         }
+    }
+
+    fn trim(&mut self) {
         self.handles.trim();
     }
 

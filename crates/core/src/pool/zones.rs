@@ -380,6 +380,9 @@ impl Pool for Zones {
             order.sort_by_key(|(used, _)| *used);
             freed.extend(order.into_iter().filter_map(|(_, zone)| self.relocate(zone, end, movable, out)));
         }
+    }
+
+    fn trim(&mut self) {
         self.handles.trim();
     }
 

@@ -277,6 +277,9 @@ impl Pool for Zsmalloc {
             freed.extend(self.empty(best, end, out));
             sources[best.class] = self.source(best.class, movable);
         }
+    }
+
+    fn trim(&mut self) {
         self.handles.trim();
     }
 

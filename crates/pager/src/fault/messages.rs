@@ -199,9 +199,8 @@ impl Server {
             Resolved::Handle(event) => self.apply(event),
             Resolved::Appeared(start, end) => {
                 self.changed(Change::Came(start, end));
-                let mut state = self.shared.lock();
-                state.core.unmapped(self.proc.id, PageRange::from_addresses(start, end));
-                self.shared.apply_effects(state);
+                let (id, range) = (self.proc.id, PageRange::from_addresses(start, end));
+                self.shared.in_parts(id, range, |core, part| core.unmapped(id, part));
                 // The next scan adopts it.
                 self.proc.unconfirmed.lock().add(start, end);
             }
@@ -244,9 +243,12 @@ impl Server {
             if let Event::Remove { start, end } = *event {
                 if !proc.is_doorbell(start) {
                     expected.dropped((start, end), self.served, |skip| {
-                        let state = self.shared.lock();
-                        let mut pages = (start / 4096..end / 4096).map(Page).filter(|&page| !skip(page));
-                        pages.find(|&page| state.core.entry(id, page) == Entry::Resident)
+                        let mut found = None;
+                        self.shared.in_parts(id, PageRange::from_addresses(start, end), |core, part| {
+                            let wanted = |&(page, entry): &(Page, Entry)| entry == Entry::Resident && !skip(page);
+                            found = found.or_else(|| core.pages(id, part).into_iter().find(wanted));
+                        });
+                        found.map(|(page, _)| page)
                     });
                 }
             }
@@ -276,9 +278,9 @@ impl Server {
                 proc.forget_region(start, end);
             }
             Event::Remap { from, to, len } => {
-                let mut state = self.shared.lock();
-                state.core.remapped(id, PageRange::from_addresses(from, from + len), Page::of(to));
-                self.shared.apply_effects(state);
+                // The ranges do not overlap: mremap refuses that.
+                let target = |part: PageRange| Page(part.first.0 - Page::of(from).0 + Page::of(to).0);
+                parts(from, from + len, &|core, part| core.remapped(id, part, target(part)));
                 // The kernel moves the registration along.
                 proc.move_region(from, to, len);
             }
@@ -301,12 +303,13 @@ impl Now for Kernel<'_> {
     }
 
     fn pages(&self, from: u64, at: u64, bytes: u64) -> Pages {
-        let evicted: Vec<u64> = {
-            let state = self.shared.lock();
-            let entry = |page: u64| state.core.entry(self.proc.id, Page::of(page));
-            let out = |&page: &u64| matches!(entry(page), Entry::Out(_) | Entry::Loading(_) | Entry::Evicting(_));
-            (from..from + bytes).step_by(4096).filter(out).collect()
-        };
+        let mut evicted: Vec<u64> = Vec::new();
+        self.shared.in_parts(self.proc.id, PageRange::from_addresses(from, from + bytes), |core, part| {
+            let pages = core.pages(self.proc.id, part).into_iter();
+            let out =
+                pages.filter(|(_, entry)| matches!(entry, Entry::Out(_) | Entry::Loading(_) | Entry::Evicting(_)));
+            evicted.extend(out.map(|(page, _)| page.address()));
+        });
         if evicted.is_empty() {
             return Pages::NoneEvicted;
         }

@@ -202,7 +202,7 @@ impl Machine {
     fn encode(&mut self, content: &crate::contents::Content, region: u32, worth: Worth) -> Coded {
         let limit = self.core.len_max() as u16;
         let key = u64::from(region);
-        let choice = self.codec.map_or_else(|| self.selector.choose(key, worth), Choice::Use);
+        let choice = self.codec.map_or_else(|| self.selector.choose(key, worth, limit.into()), Choice::Use);
         let auto = self.codec.is_none();
         let mut best: Option<(CodecId, u16)> = None;
         let codecs: &[CodecId] = match &choice {
@@ -221,6 +221,9 @@ impl Machine {
             if let Some(len) = len.filter(|&len| best.is_none_or(|(_, l)| len < l)) {
                 best = Some((codec, len));
             }
+        }
+        if auto && !codecs.is_empty() {
+            self.selector.record_page(key, best.is_some());
         }
         self.reclaims(ns);
         let Some((codec, len)) = best else { return Coded::Incompressible };

@@ -287,7 +287,7 @@ enum Op {
     /// Discards the buffer at this rank, if it is clean.
     Discard(usize),
     Limit(u32),
-    Compact,
+    Trim,
 }
 
 #[derive(Debug, Default)]
@@ -393,7 +393,7 @@ fn step(pool: &mut Buffers, model: &mut Model, op: &Op) {
             pool.set_limit(frames);
             model.limit = frames;
         }
-        Op::Compact => pool.compact(usize::MAX, &|_| true, &mut Vec::new(), &mut Vec::new()),
+        Op::Trim => pool.trim(),
     }
     pool.check();
     assert!(model.clean.iter().all(|clean| pool.clean(Unit(clean.0)) && pool.view(Unit(clean.0)).zpages == 0));
@@ -417,7 +417,7 @@ fn op() -> impl Strategy<Value = Op> {
         3 => any::<(usize, bool)>().prop_map(|(rank, sealed)| Op::Empty(rank, sealed)),
         1 => any::<usize>().prop_map(Op::Discard),
         1 => (0..60u32).prop_map(Op::Limit),
-        1 => Just(Op::Compact),
+        1 => Just(Op::Trim),
     ]
 }
 
