@@ -90,7 +90,12 @@ fn tell(trees: &[Tree], order: Order) -> Result<&Tree, Trouble> {
 fn unknown(trees: &[Tree], pid: i32) -> String {
     let is_above = |tree: &&Tree| tree.pid().parse().is_ok_and(|launcher| proctree::is_at_or_below(pid, launcher));
     match trees.iter().find(is_above) {
-        Some(tree) => format!("memfit run ({}) cannot page it: the warnings of that run say why", tree.pid()),
+        Some(tree) => {
+            format!(
+                "the pager of memfit run ({}) does not have it; memfit stat -p says why, if that is known",
+                tree.pid()
+            )
+        }
         None => "no tree of yours has it; memfit stat -p lists those that can be named".into(),
     }
 }
@@ -169,7 +174,7 @@ mod tests {
         let of_others = unknown(&[Tree::of_launcher(1 << 30), Tree::of_launcher(child.id())], own as i32);
         child.kill().unwrap();
         child.wait().unwrap();
-        assert!(of_ours.starts_with(&format!("memfit run ({own}) cannot page it: the warnings")), "{of_ours}");
+        assert!(of_ours.starts_with(&format!("the pager of memfit run ({own}) does not have it")), "{of_ours}");
         assert!(of_others.starts_with("no tree of yours has it"), "{of_others}");
     }
 

@@ -159,7 +159,8 @@ pub fn run(mut plan: Plan) -> Result<Ended, Failure> {
     }
     launcher.command_started(command);
     if let Some(Err(failure)) = plan.record.take().map(RecordFile::keep) {
-        launcher.say(&format!("--record: the recording gets no name, and the run goes on: {}", failure.message));
+        launcher
+            .say(&format!("--record: the recording does not get its name, and the run goes on: {}", failure.message));
     }
     // Inherited pipes must not stay open because of the launcher: their readers wait for the end.
     // From here on it needs only standard error.

@@ -17,7 +17,8 @@ const LINKS_MAX: usize = 40;
 enum Destination {
     /// An open file of this process, as `/dev/stdout` and `/dev/fd/3` name it.
     Descriptor(RawFd),
-    /// What the last symbolic link names, whether it exists or not.
+    /// What the last symbolic link names, whether it exists or not. A link of `/proc` to an open
+    /// file of another process names no path.
     Path(PathBuf),
 }
 
@@ -39,6 +40,11 @@ impl Destination {
 
 fn directory(path: &Path) -> &Path {
     path.parent().filter(|directory| *directory != Path::new("")).unwrap_or(Path::new("."))
+}
+
+/// Whether a path leads to this file.
+fn is_at(file: &Metadata, path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|there| (there.dev(), there.ino()) == (file.dev(), file.ino()))
 }
 
 /// By what two paths of one regular file are known.
@@ -75,10 +81,10 @@ pub fn distinct<'a>(
 ) -> Result<(), Failure> {
     // A text is added to what an open file has.
     let is_added = |path: &Path| matches!(Destination::of(path), Ok(Destination::Descriptor(_)));
-    let is_standard = |path: &Path| path == Path::new("-");
+    let standard = |path| if path == Path::new("-") { Path::new("/dev/stdout") } else { path };
     let mut known: Vec<(&str, &Path, Identity)> = Vec::new();
-    for (option, path) in outputs.iter().filter_map(|&(option, path)| Some((option, path?))) {
-        let Some(identity) = Identity::of(path).filter(|_| !is_standard(path)) else { continue };
+    for (option, path) in outputs.iter().filter_map(|&(option, path)| Some((option, standard(path?)))) {
+        let Some(identity) = Identity::of(path) else { continue };
         let same = known.iter().find(|(_, _, other)| *other == identity);
         if let Some((other, at, _)) = same.filter(|(_, at, _)| !is_added(at) || !is_added(path)) {
             return Err(Failure::usage(format!(
@@ -90,7 +96,8 @@ pub fn distinct<'a>(
         known.push((option, path, identity));
     }
     for (what, path) in inputs {
-        let Some(identity) = Identity::of(path).filter(|_| !is_standard(path)) else { continue };
+        // What does not exist is a name of something built in.
+        let Some(identity @ Identity::Existing(..)) = Identity::of(path) else { continue };
         if let Some((option, at, _)) = known.iter().find(|(_, _, output)| *output == identity) {
             return Err(Failure::usage(format!("{option} {}: this is {what}; name another file", at.display())));
         }
@@ -126,18 +133,17 @@ impl OutputFile {
 
     fn try_open(path: &Path) -> io::Result<Self> {
         let directly = |file| Self { target: path.to_owned(), temporary: None, named: false, file };
-        let target = match Destination::of(path)? {
+        let existing = fs::metadata(path);
+        let target = match (Destination::of(path), &existing) {
             // A copy of the descriptor, because the launcher gives up its standard output.
-            Destination::Descriptor(number) => return writable(number).map(directly),
-            Destination::Path(target) => target,
+            (Ok(Destination::Descriptor(number)), _) => return writable(number).map(directly),
+            (_, Ok(there)) if there.is_dir() => return Err(io::Error::other("it is a directory")),
+            (Ok(Destination::Path(target)), Ok(there)) if there.is_file() && is_at(there, &target) => target,
+            // A device, a pipe, or an open file of another process.
+            (_, Ok(_)) => return OpenOptions::new().append(true).open(path).map(directly),
+            (Ok(Destination::Path(target)), Err(_)) => target,
+            (Err(error), Err(_)) => return Err(error),
         };
-        let existing = fs::metadata(&target);
-        if existing.as_ref().is_ok_and(fs::Metadata::is_dir) {
-            return Err(io::Error::other("it is a directory"));
-        }
-        if existing.as_ref().is_ok_and(|metadata| !metadata.is_file()) {
-            return OpenOptions::new().write(true).open(path).map(directly);
-        }
         let name = target.file_name().ok_or_else(|| io::Error::other("it has no file name"))?;
         let mut hidden = OsString::from(".");
         hidden.push(name);
@@ -164,7 +170,14 @@ impl OutputFile {
         let (owner, group) = (existing.uid(), existing.gid());
         // Without the right to give it away, the group may still be one of the user's.
         let _ = fchown(&self.file, Some(owner), Some(group)).or_else(|_| fchown(&self.file, None, Some(group)));
-        self.file.set_permissions(Permissions::from_mode(existing.mode() & 0o777))
+        let now = self.file.metadata()?;
+        // Not for another group.
+        let mode = existing.mode() & if now.gid() == group { 0o777 } else { 0o707 };
+        match now.mode() & 0o777 == mode {
+            // Some file systems know one mode only.
+            true => Ok(()),
+            false => self.file.set_permissions(Permissions::from_mode(mode)),
+        }
     }
 
     /// Writes the contents and renames the file to its final path.
@@ -188,7 +201,9 @@ impl OutputFile {
         &mut self.file
     }
 
-    /// Renames the file, with all that was written to it, to its final path.
+    /// Renames the file, with all that was written to it, to its final path. Where the one that is
+    /// there cannot be replaced (a mount point, another user's in a sticky directory), it gets the
+    /// contents.
     ///
     /// # Errors
     /// When that fails; no file is left then.
@@ -197,9 +212,24 @@ impl OutputFile {
         if !self.named {
             files::name(&self.file, &temporary).map_err(|error| self.failure(&error))?;
         }
-        fs::rename(&temporary, &self.target).map_err(|error| {
+        let placed = fs::rename(&temporary, &self.target).or_else(|error| {
+            let copied = fs::read(&temporary).and_then(|contents| fs::write(&self.target, contents));
             let _ = fs::remove_file(&temporary);
-            self.failure(&error)
+            copied.map_err(|_| error)
+        });
+        placed.map_err(|error| self.failure(&error))
+    }
+
+    /// The same for a file that others write to later. If it cannot be renamed, it stays where it
+    /// is, and the message says where.
+    fn place_early(mut self) -> Result<(), Failure> {
+        let Some(temporary) = self.temporary.take() else { return Ok(()) };
+        if !self.named {
+            files::name(&self.file, &temporary).map_err(|error| self.failure(&error))?;
+        }
+        fs::rename(&temporary, &self.target).map_err(|error| {
+            let why = self.failure(&error).message;
+            Failure::here(format!("{why}; the file is {}", temporary.display()))
         })
     }
 
@@ -273,7 +303,7 @@ impl RecordFile {
     /// # Errors
     /// When that fails.
     pub fn keep(self) -> Result<(), Failure> {
-        self.output.map_or(Ok(()), OutputFile::place)
+        self.output.map_or(Ok(()), OutputFile::place_early)
     }
 }
 
@@ -462,6 +492,8 @@ mod tests {
             two(standard, standard).unwrap();
             distinct(&[("--a", Some(standard))], [("a workload", standard)]).unwrap();
         }
+        // A name that no file has is that of something built in.
+        distinct(&[("--a", Some(&new))], [("a workload", &*new)]).unwrap();
         let log = OpenOptions::new().append(true).open(&file).unwrap();
         let open = PathBuf::from(format!("/dev/fd/{}", log.as_raw_fd()));
         two(&open, &open).unwrap();

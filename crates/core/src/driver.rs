@@ -258,6 +258,10 @@ pub(crate) struct Driver {
     pub(crate) refused: bool,
     /// Runs that did so since the last window with enough gain.
     pub(crate) refusals: u64,
+    /// Runs of the processes that could give pages at the last choice of victims; and those of them
+    /// that were queued after it.
+    pub(crate) open_runs: u64,
+    pub(crate) untried: u64,
     /// Gained in this round.
     gained: u32,
     /// Rounds without gain in a row.
@@ -355,7 +359,7 @@ impl Core {
             Next::Clean => (Next::End, Some(Step::Clean)),
             Next::End => {
                 self.pool.trim();
-                self.driver.refused = self.driver.refused && self.others_had_no_turn();
+                self.driver.refused = self.driver.refused && self.driver.others_had_no_turn();
                 let trouble = self.driver.judge(tick, seen, self.tunables.sizes.pace_pages);
                 (Next::After, Some(Step::RoundEnds { stuck: self.driver.stuck, trouble }))
             }
@@ -502,6 +506,11 @@ impl Driver {
         self.full_at.is_some_and(|at| tick.saturating_sub(at) < within)
     }
 
+    /// Whether runs are queued that may be able to move: fewer have refused than there are.
+    fn others_had_no_turn(&self) -> bool {
+        self.untried > 0 && self.refusals <= self.open_runs
+    }
+
     /// Judges the gain when a window is over: whether it is worth waiting for. It is so, too, while
     /// pages refuse to move and other runs had no turn yet. If it is not, faults go on over the
     /// budget. The user is told when that lasts. When there is no place for incompressible data,
@@ -510,7 +519,8 @@ impl Driver {
         let window = self.window.as_mut()?;
         window.gained = window.gained.saturating_add(self.gained);
         window.rounds += 1;
-        window.refused |= self.refused;
+        // If a later round finds none, no others can move.
+        window.refused = self.refused;
         // A thread of the program that waits for a CPU will answer: until then this window goes on.
         if tick.saturating_sub(window.since) < WINDOW_MS || seen.answer_late {
             return None;

@@ -119,6 +119,9 @@ impl Core {
         if found.is_some() {
             self.waits_to_share = None;
         }
+        let open = || procs.iter().map(|&proc| self.table.proc(proc));
+        self.driver.open_runs = open().map(|proc| proc.runs().len() as u64).sum();
+        self.driver.untried = open().map(Proc::queued).sum();
         found
     }
 
@@ -461,14 +464,6 @@ impl Core {
                 self.table.park(run, until);
             }
         }
-    }
-
-    /// Whether runs are queued, and fewer than there are, except those that are set aside, have
-    /// refused of late: others may be able to move.
-    pub(crate) fn others_had_no_turn(&self) -> bool {
-        let procs = || self.table.procs.iter().flatten();
-        let queued: u64 = procs().map(Proc::queued).sum();
-        queued > 0 && self.driver.refusals <= queued + procs().map(|proc| proc.parked().count() as u64).sum::<u64>()
     }
 
     /// Sets the pages of a process that must stay in memory. Pinned pages that are evicted already

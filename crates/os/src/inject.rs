@@ -804,17 +804,24 @@ mod tests {
         let pid = child(|| loop {
             count.fetch_add(1, SeqCst);
         });
-        let interrupted = std::thread::scope(|scope| {
-            let caller = scope.spawn(|| {
-                insist(pid, &of(at, libc::SYS_getpid, [0; 6])).map(|_| call(pid, of(at, libc::SYS_pause, [0; 6])))
-            });
-            while procfs::system_call(pid) != Some(libc::SYS_pause) && !caller.is_finished() {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            // SAFETY: a signal to a child of ours.
-            unsafe { libc::kill(pid, libc::SIGSTOP) };
-            caller.join().unwrap().unwrap()
-        });
+        let is_in_call = || procfs::system_call(pid) == Some(libc::SYS_pause);
+        let try_it = || {
+            std::thread::scope(|scope| {
+                let caller = scope.spawn(|| {
+                    insist(pid, &of(at, libc::SYS_getpid, [0; 6])).map(|_| call(pid, of(at, libc::SYS_pause, [0; 6])))
+                });
+                while !is_in_call() && !caller.is_finished() {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                let entered = is_in_call();
+                // SAFETY: a signal to a child of ours.
+                entered.then(|| unsafe { libc::kill(pid, libc::SIGSTOP) });
+                let interrupted = caller.join().unwrap().unwrap();
+                entered.then_some(interrupted)
+            })
+        };
+        // On a busy machine the thread may not stop in time.
+        let interrupted = (0..50).find_map(|_| try_it()).expect("the call is made at last");
         assert!(matches!(interrupted, Err(Failure::NotNow)), "{interrupted:?}");
         // SAFETY: signals to a child of ours.
         unsafe { libc::kill(pid, libc::SIGCONT) };

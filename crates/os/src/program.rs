@@ -43,7 +43,7 @@ pub fn without(pid: i32, library: &str) -> Option<Without> {
         return Some(Without::Rights);
     }
     let environment = procfs::read_memory_bytes(pid, "environ").ok()?;
-    (!preloads(&environment, library)).then_some(Without::NotPreloaded)
+    (is_environment(&environment) && !preloads(&environment, library)).then_some(Without::NotPreloaded)
 }
 
 /// What the program's file shows.
@@ -88,6 +88,11 @@ fn has_other_users(pid: i32) -> bool {
     let mut users = users.split_whitespace();
     let real = users.next();
     users.any(|user| Some(user) != real)
+}
+
+/// False for a program that shows a title there.
+fn is_environment(bytes: &[u8]) -> bool {
+    bytes.split(|&byte| byte == 0).all(|entry| entry.is_empty() || entry.contains(&b'='))
 }
 
 fn preloads(environment: &[u8], library: &str) -> bool {
@@ -136,6 +141,7 @@ mod tests {
         assert!(has("A=1\0LD_PRELOAD=/usr/lib/libmemfit.so\0") && has("LD_PRELOAD=x.so:/a/libmemfit.so y.so\0"));
         assert!(!has("LD_PRELOAD=/usr/lib/other.so\0") && !has("XLD_PRELOAD=/libmemfit.so\0") && !has(""));
         assert!(!has("LD_PRELOAD=/usr/lib/libmemfit.so.old\0"));
+        assert!(is_environment(b"A=1\0B=\0") && is_environment(b"") && !is_environment(b"postgres: writer\0\0\0"));
     }
 
     #[test]

@@ -69,8 +69,8 @@ pub fn attach(desk: &Desk, client: &Arc<Client>) -> std::io::Result<()> {
     Ok(())
 }
 
-fn lend(client: &Client, kind: u32, fd: BorrowedFd<'_>) {
-    send_command(&client.socket, &Command { kind, ..Command::default() }, Some(fd));
+fn lend(client: &Client, kind: u32, fd: BorrowedFd<'_>) -> bool {
+    send_command(&client.socket, &Command { kind, ..Command::default() }, Some(fd))
 }
 
 /// Begins to page a process whose stub is ready. A fork child is served once all changes are known
@@ -127,7 +127,12 @@ fn manage(desk: &Arc<Desk>, client: &Arc<Client>, message: &FromStub, fd: Option
         register_own(uffd, message)?;
         let proved = ownership::prove(uffd, message.window[0], [&mut identity.maps.lock(), &mut later_maps]);
         // After an exec the process has other memory.
-        proved.map_err(|error| if uffd.gone() { gone() } else { error })
+        proved.map_err(|error| if uffd.gone() { gone() } else { error })?;
+        let lent = lend(client, PAGEMAP, identity.pagemap.as_fd());
+        if shared.takes_read_only() {
+            lend(client, MAPS, later_maps.as_fd());
+        }
+        lent.then_some(()).ok_or_else(|| other("its stub takes no messages".into()))
     };
     // The userfaultfd of a fork child came with its parent's event.
     let known = client.proc.lock().clone();
@@ -165,10 +170,6 @@ fn manage(desk: &Arc<Desk>, client: &Arc<Client>, message: &FromStub, fd: Option
         None => {}
     }
     proc.network.store(procfs::network(client.pid), Relaxed);
-    lend(client, PAGEMAP, identity.pagemap.as_fd());
-    if shared.takes_read_only() {
-        lend(client, MAPS, later_maps.as_fd());
-    }
     let _ = proc.identity.set(identity);
     *client.proc.lock() = Some(Arc::clone(&proc));
     // From here on its place in the core is the process's, not the expected child's.

@@ -273,7 +273,7 @@ pub fn from_client(desk: &Arc<Desk>, client: &Arc<Client>) {
         client.stage.store(REFUSED, Relaxed);
         let error = match message.error as i32 {
             // The stub's table is its own, but has the program's limit.
-            libc::EMFILE | libc::EBADF => "its limit of open descriptors is below 6: raise its ulimit -n".to_owned(),
+            libc::EMFILE | libc::EBADF => "its limit of open descriptors is below 4: raise its ulimit -n".to_owned(),
             error => std::io::Error::from_raw_os_error(error).to_string(),
         };
         if told {

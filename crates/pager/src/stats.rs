@@ -8,6 +8,7 @@ use crate::regions::Regions;
 use crate::state::{Shared, State};
 use crate::timeline::{Counts, Course, FaultTimes};
 use memfit_core::{Counters, Source};
+use memfit_os::procfs::RssReader;
 use memfit_stats::{BySource, Codec, Evictions, Exit, FaultLatency, Faults, Files, Lock, Memory, Monitor, Now};
 use memfit_stats::{Pages, Pool, Process, Quantiles, Rejected, Stats, Swap, Transitions, SOURCES};
 use serde::Deserialize;
@@ -187,6 +188,10 @@ fn processes(desk: &Desk, brief: bool) -> Vec<Process> {
     }
     let mut unpaged = desk.unpaged.lock().clone();
     unpaged.retain(|row| !known.contains(&row.pid));
+    // The monitor looks for them rarely.
+    let lives =
+        |row: &&mut Process| RssReader::open(row.pid).and_then(|rss| rss.read()).is_ok_and(|rss| rss.mapped > 0);
+    unpaged.iter_mut().filter(|row| !lives(row)).for_each(|row| (row.running, row.resident_bytes) = (false, 0));
     let why: HashMap<i32, &str> = desk.detached.lock().why.iter().map(|(&pid, why)| (pid, why.text())).collect();
     let of_client = |client: &Arc<Client>| {
         let refused = client.stage.load(Relaxed) == REFUSED;

@@ -306,7 +306,7 @@ impl Process {
             (.., true) => " (waits for its turn)".into(),
             _ => String::new(),
         };
-        self.comm.replace(memfit_wire::is_unprintable, " ") + &state
+        (self.comm.clone() + &state).replace(memfit_wire::is_unprintable, " ")
     }
 }
 

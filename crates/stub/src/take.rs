@@ -131,6 +131,11 @@ impl Taker {
                 self.leave();
                 continue;
             }
+            if self.pagemap < 0 {
+                // The program had no descriptor left when it came: nobody could see what moved.
+                range.status.store(1 + sys::EMFILE as u32, Release);
+                continue;
+            }
             if self.used.iter().any(|used| used + pages > WINDOW_PAGES) {
                 self.flush(1);
             }

@@ -20,7 +20,8 @@ pub const PAGE_BYTES: usize = 4096;
 /// that changes the direction of the text around it. Programs choose their names, and anybody can
 /// write a recording: memfit replaces such characters where it prints texts of others.
 pub fn is_unprintable(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Protocol version. Pager and stub refuse any other.

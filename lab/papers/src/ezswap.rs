@@ -380,7 +380,7 @@ static STATEMENTS: &[Statement] = &[
                     && n.less(&["launch(apa 10)"], &["launch(ezswap 10)"])?,
             )
         },
-        "With 8 applications pages of files leave here as well, so that SA spares the codec already.",
+        "With 10 applications pages of files leave here as well, so that SA spares the codec already.",
     ),
     Statement::new(
         "Fig. 9",

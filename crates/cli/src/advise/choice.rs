@@ -6,6 +6,7 @@ use crate::sim::table::Row;
 use crate::sim::SWAP_BYTES_MIN;
 use memfit_core::sample::REGION_PAGES;
 use memfit_core::scheme::SwapFormat;
+use memfit_core::swap_log::SEGMENT_BYTES;
 use memfit_sim::Outcome;
 
 /// Another scheme than the first one is taken if it needs less than this, percent of the first
@@ -60,9 +61,10 @@ pub fn at_most(bytes: u64, found: u64, rate: f64) -> u64 {
 }
 
 /// Size of a swap tier that held at most `peak` bytes. A log needs a quarter more, because a fuller
-/// one must rewrite more live data to make room.
+/// one must rewrite more live data to make room. In a file or on a device the first segment is not
+/// used.
 pub fn swap_size(peak: u64, format: SwapFormat) -> Option<u64> {
-    let more = if is_log(format) { peak / 4 } else { 0 };
+    let more = if is_log(format) { peak / 4 } else { SEGMENT_BYTES.into() };
     (peak > 0).then(|| whole(peak + more).max(SWAP_BYTES_MIN))
 }
 

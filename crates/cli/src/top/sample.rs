@@ -9,7 +9,10 @@ use std::collections::HashMap;
 pub fn shown(mut stats: Stats) -> Stats {
     let clean = |text: &mut String| *text = text.replace(memfit_wire::is_unprintable, " ");
     stats.processes.retain(|process| process.running);
-    stats.processes.iter_mut().for_each(|process| clean(&mut process.comm));
+    stats.processes.iter_mut().for_each(|process| {
+        clean(&mut process.comm);
+        process.why_not_paged.iter_mut().for_each(clean);
+    });
     let texts = [&mut stats.scheme].into_iter().chain(&mut stats.command).chain(&mut stats.warnings);
     texts.for_each(clean);
     let codecs = std::mem::take(&mut stats.codecs);

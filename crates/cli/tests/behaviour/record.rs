@@ -96,7 +96,7 @@ fn what_cannot_be_recorded_to_is_refused_before_the_start() {
         memfit.args(["run", "-q", "--record", record, "--", command, "ran"]);
         bench.checked(memfit, record)
     };
-    for (path, why) in [("none/run.memfit", "No such file"), (".", "Is a directory"), ("/proc/x", "No such file")] {
+    for (path, why) in [("none/run.memfit", "No such file"), (".", "it is a directory"), ("/proc/x", "No such file")] {
         let ran = run(path, "touch");
         assert_eq!(ran.code, Some(1), "{path}: {}", ran.err);
         assert!(ran.err.contains(&format!("--record {path}: cannot be written: {why}")), "{}", ran.err);

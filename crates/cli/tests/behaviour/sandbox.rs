@@ -245,7 +245,7 @@ fn programs_out_of_reach() {
         ran.err.starts_with("memfit: not paged, but counted: filtered (") && ran.err.lines().count() == 1,
         "{context}"
     );
-    assert!(ran.err.contains("network namespace out of reach"), "{context}");
+    assert!(ran.err.contains("(in another network namespace)"), "{context}");
     assert_eq!(stats.number("/evictions/pages"), 0, "{context}");
     assert!(stats.number("/peak/total_bytes") > 50 << 20, "counted: {context}");
 }

@@ -77,7 +77,11 @@ fn a_preload_that_replaces_the_stub() {
     let (managed, stats) = bench.managed(line, 64 << 20);
     assert_contents_eq!((managed.code, &managed.out), (Some(0), &plain.out), "{}", managed.err);
     assert_eq!(managed.err.lines().count(), 1, "{}", managed.err);
-    assert!(managed.err.contains("not paged, but counted: unpreloaded (started without libmemfit.so in LD_PRELOAD)"), "{}", managed.err);
+    assert!(
+        managed.err.contains("not paged, but counted: unpreloaded (started without libmemfit.so in LD_PRELOAD)"),
+        "{}",
+        managed.err
+    );
     assert!(stats.number("/peak/total_bytes") > 8 << 20, "{:#}", stats.json);
 }
 

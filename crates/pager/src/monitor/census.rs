@@ -3,7 +3,7 @@
 
 use super::{Monitor, SHARED_TAKEN};
 use crate::adopt;
-use crate::clients::Client;
+use crate::clients::{self, Client};
 use crate::detach;
 use crate::proc::send_command;
 use crate::state::Shared;
@@ -65,8 +65,8 @@ impl Unmanaged {
 
     /// Its row at this moment, if it is known why it is not paged.
     fn row_now(&mut self) -> Option<Process> {
-        let bytes = self.rss.read().ok()?.anon;
         let row = self.row.as_mut()?;
+        let bytes = self.rss.read().ok()?.anon;
         row.resident_bytes = bytes;
         row.peak_total_bytes = row.peak_total_bytes.max(bytes);
         Some(row.clone())
@@ -207,13 +207,19 @@ impl Monitor {
                 }
                 Some(why.text().to_owned())
             } else if late() || (waited >= COMES_AT_ALL && large() && has_run()) {
-                let why = why_unreached(process.pid, &self.desk.shared);
+                // To find it out takes several reads.
+                let known = unmanaged.row.as_ref().filter(|row| row.comm == process.comm);
+                let why = known.and_then(|row| row.why_not_paged.clone());
+                let why = why.unwrap_or_else(|| why_unreached(process.pid, &self.desk.shared));
                 let of_client = unmanaged.forked && clients.iter().any(|client| client.pid == process.ppid);
+                // One that has ended meanwhile has shown no reason.
+                let shows = unmanaged.rss.read().is_ok_and(|rss| rss.mapped > 0);
                 match of_client {
-                    true => children.push(process.comm.clone()),
-                    false => names.push(format!("{} ({why})", process.comm)),
+                    _ if !shows => {}
+                    true => children.push((process.comm.clone(), process.comm.clone())),
+                    false => names.push((process.comm.clone(), format!("{} ({why})", process.comm))),
                 }
-                Some(why)
+                shows.then_some(why)
             } else {
                 None
             };
@@ -224,7 +230,8 @@ impl Monitor {
             }
             seen.insert(process.pid, unmanaged);
         }
-        self.unmanaged = seen;
+        let ended = std::mem::replace(&mut self.unmanaged, seen).into_values().filter(|old| old.bytes().is_none());
+        ended.filter_map(|old| old.row).for_each(|row| clients::remember(&self.desk, row));
         *self.desk.unpaged.lock() = self.unmanaged.values_mut().filter_map(Unmanaged::row_now).collect();
         let shared = &self.desk.shared;
         tell_of(shared, names, &mut self.unmanaged_told, |names| format!("not paged, but counted: {names}"));
@@ -248,10 +255,12 @@ fn why_unreached(pid: i32, shared: &Shared) -> String {
     }
 }
 
-/// Warns of each name once, with some of them at a time. After many names it is silent.
-fn tell_of(shared: &Shared, names: Vec<String>, told: &mut BTreeSet<String>, text: impl Fn(&str) -> String) {
+/// Warns of each name once, with some of them at a time: `names` has each with its text. After many
+/// names it is silent.
+fn tell_of(shared: &Shared, names: Vec<(String, String)>, told: &mut BTreeSet<String>, text: impl Fn(&str) -> String) {
     let room = NAMES_AT_ONCE.min(NAMES_MAX - told.len());
-    let new: Vec<String> = names.into_iter().filter(|name| told.insert(name.clone())).take(room).collect();
+    let new = names.into_iter().filter(|(name, _)| told.insert(name.clone())).take(room);
+    let new: Vec<String> = new.map(|(_, text)| text).collect();
     if !new.is_empty() {
         shared.warn(text(&new.join(", ")));
     }
