@@ -5,7 +5,7 @@ use memfit_os::files;
 use memfit_os::process::{lasting, random_bytes};
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
-use std::io::{self, Write};
+use std::io::{self, Seek, Write};
 use std::os::fd::RawFd;
 use std::os::unix::fs::{fchown, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -17,20 +17,22 @@ const LINKS_MAX: usize = 40;
 enum Destination {
     /// An open file of this process, as `/dev/stdout` and `/dev/fd/3` name it.
     Descriptor(RawFd),
-    /// What the last symbolic link names, whether it exists or not. A link of `/proc` to an open
-    /// file of another process names no path.
+    /// An open file of another process, in `/proc`.
+    OfAnother,
+    /// What the last symbolic link names, whether it exists or not.
     Path(PathBuf),
 }
 
 impl Destination {
     fn of(path: &Path) -> io::Result<Self> {
-        let own = fs::canonicalize("/proc/self/fd").ok();
+        let own = Path::new("/proc").join(std::process::id().to_string());
         let mut path = path.to_owned();
         for _ in 0..LINKS_MAX {
             let Ok(named) = fs::read_link(&path) else { return Ok(Self::Path(path)) };
-            if own.is_some() && fs::canonicalize(directory(&path)).ok() == own {
+            let place = fs::canonicalize(directory(&path)).unwrap_or_default();
+            if place.starts_with("/proc") && place.ends_with("fd") {
                 let number = path.file_name().and_then(|name| name.to_str()?.parse().ok());
-                return number.map(Self::Descriptor).ok_or_else(|| io::ErrorKind::NotFound.into());
+                return Ok(number.filter(|_| place.starts_with(&own)).map_or(Self::OfAnother, Self::Descriptor));
             }
             path = path.parent().unwrap_or(Path::new("")).join(named);
         }
@@ -80,7 +82,8 @@ pub fn distinct<'a>(
     inputs: impl IntoIterator<Item = (&'static str, &'a Path)>,
 ) -> Result<(), Failure> {
     // A text is added to what an open file has.
-    let is_added = |path: &Path| matches!(Destination::of(path), Ok(Destination::Descriptor(_)));
+    let is_added =
+        |path: &Path| matches!(Destination::of(path), Ok(Destination::Descriptor(_) | Destination::OfAnother));
     let standard = |path| if path == Path::new("-") { Path::new("/dev/stdout") } else { path };
     let mut known: Vec<(&str, &Path, Identity)> = Vec::new();
     for (option, path) in outputs.iter().filter_map(|&(option, path)| Some((option, standard(path?)))) {
@@ -142,6 +145,7 @@ impl OutputFile {
             // A device, a pipe, or an open file of another process.
             (_, Ok(_)) => return OpenOptions::new().append(true).open(path).map(directly),
             (Ok(Destination::Path(target)), Err(_)) => target,
+            (Ok(Destination::OfAnother), Err(_)) => return Err(io::ErrorKind::NotFound.into()),
             (Err(error), Err(_)) => return Err(error),
         };
         let name = target.file_name().ok_or_else(|| io::Error::other("it has no file name"))?;
@@ -155,7 +159,7 @@ impl OutputFile {
         let nameless = first.and_then(|()| fs::remove_file(&temporary)).and_then(|()| files::nameless(directory));
         let (file, named) = match nameless {
             Ok(file) => (file, false),
-            Err(_) => (OpenOptions::new().write(true).create_new(true).open(&temporary)?, true),
+            Err(_) => (OpenOptions::new().read(true).write(true).create_new(true).open(&temporary)?, true),
         };
         let output = Self { target, temporary: Some(temporary), named, file };
         if let Ok(existing) = existing {
@@ -206,31 +210,36 @@ impl OutputFile {
     /// contents.
     ///
     /// # Errors
-    /// When that fails; no file is left then.
-    pub fn place(mut self) -> Result<(), Failure> {
-        let Some(temporary) = self.temporary.take() else { return Ok(()) };
-        if !self.named {
-            files::name(&self.file, &temporary).map_err(|error| self.failure(&error))?;
-        }
-        let placed = fs::rename(&temporary, &self.target).or_else(|error| {
-            let copied = fs::read(&temporary).and_then(|contents| fs::write(&self.target, contents));
-            let _ = fs::remove_file(&temporary);
-            copied.map_err(|_| error)
-        });
-        placed.map_err(|error| self.failure(&error))
+    /// When that fails; the message says where the file is then.
+    pub fn place(self) -> Result<(), Failure> {
+        self.rename(true)
     }
 
-    /// The same for a file that others write to later. If it cannot be renamed, it stays where it
-    /// is, and the message says where.
-    fn place_early(mut self) -> Result<(), Failure> {
+    /// `whole`: nobody writes to it later.
+    fn rename(mut self, whole: bool) -> Result<(), Failure> {
         let Some(temporary) = self.temporary.take() else { return Ok(()) };
         if !self.named {
             files::name(&self.file, &temporary).map_err(|error| self.failure(&error))?;
         }
-        fs::rename(&temporary, &self.target).map_err(|error| {
-            let why = self.failure(&error).message;
-            Failure::here(format!("{why}; the file is {}", temporary.display()))
-        })
+        let Err(error) = fs::rename(&temporary, &self.target) else { return Ok(()) };
+        let cannot = matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EPERM | libc::EACCES));
+        if whole && cannot && self.copy_to_target().is_ok() {
+            let _ = fs::remove_file(&temporary);
+            return Ok(());
+        }
+        let why = self.failure(&error).message;
+        Err(Failure::here(format!("{why}; the file is {}", temporary.display())))
+    }
+
+    fn copy_to_target(&mut self) -> io::Result<()> {
+        let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+        let mut target = OpenOptions::new().write(true).custom_flags(flags).open(&self.target)?;
+        if !target.metadata()?.is_file() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        self.file.rewind()?;
+        let bytes = io::copy(&mut self.file, &mut target)?;
+        target.set_len(bytes)
     }
 
     /// Why it could not be written.
@@ -303,7 +312,7 @@ impl RecordFile {
     /// # Errors
     /// When that fails.
     pub fn keep(self) -> Result<(), Failure> {
-        self.output.map_or(Ok(()), OutputFile::place_early)
+        self.output.map_or(Ok(()), |output| output.rename(false))
     }
 }
 
@@ -386,6 +395,42 @@ mod tests {
         fs::remove_dir_all(directory).unwrap();
         OutputFile::open("--stats", Path::new("/dev/null")).unwrap().finish(b"x").unwrap();
         assert!(!Path::new("/dev/null").is_file());
+    }
+
+    #[test]
+    fn an_open_file_of_another_process_is_written_where_it_is() {
+        let directory = directory("another");
+        let path = directory.join("log");
+        fs::write(&path, "old\n").unwrap();
+        let log = OpenOptions::new().append(true).open(&path).unwrap();
+        let mut other = std::process::Command::new("sleep").arg("60").stdout(log).spawn().unwrap();
+        let place = PathBuf::from(format!("/proc/{}/fd/1", other.id()));
+        let written = OutputFile::open("--stats", &place).and_then(|output| output.finish(b"new\n"));
+        let two = distinct(&[("--a", Some(&place)), ("--b", Some(&place))], []);
+        other.kill().unwrap();
+        other.wait().unwrap();
+        written.unwrap();
+        two.unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"old\nnew\n");
+        assert_eq!(names(&directory), ["log"]);
+        fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn what_cannot_be_replaced_gets_the_contents() {
+        let directory = directory("copy");
+        let path = directory.join("file");
+        fs::write(&path, "an old and longer text").unwrap();
+        let mut output = OutputFile::open("--stats", &path).unwrap();
+        output.file().write_all(b"new").unwrap();
+        output.copy_to_target().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+        drop(output);
+        std::os::unix::fs::symlink("elsewhere", directory.join("link")).unwrap();
+        let mut output = OutputFile::open("--stats", &directory.join("file")).unwrap();
+        output.target = directory.join("link");
+        assert!(output.copy_to_target().is_err(), "somebody has put a link there");
+        fs::remove_dir_all(directory).unwrap();
     }
 
     #[test]

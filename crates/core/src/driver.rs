@@ -26,10 +26,11 @@ use crate::budget::{compaction_pays, Level, COMPRESS_CHUNK};
 use crate::core_call::{CoreCall, Decided};
 use crate::engine::Core;
 use crate::evict::BATCH_PAGES;
-use crate::ids::PAGE_BYTES;
+use crate::ids::{ProcId, PAGE_BYTES};
 use crate::pool::PoolUsage;
 use crate::reclaim::Origin;
 use crate::replacement::ReplacementMode;
+use alloc::vec::Vec;
 
 /// Time over which the gain of reclaim is judged, ms.
 const WINDOW_MS: u64 = 50;
@@ -258,10 +259,10 @@ pub(crate) struct Driver {
     pub(crate) refused: bool,
     /// Runs that did so since the last window with enough gain.
     pub(crate) refusals: u64,
-    /// Runs of the processes that could give pages at the last choice of victims; and those of them
-    /// that were queued after it.
-    pub(crate) open_runs: u64,
-    pub(crate) untried: u64,
+    /// The next choice of victims is the first one of this round.
+    pub(crate) chooses: bool,
+    /// The processes that could give pages then.
+    pub(crate) open: Vec<ProcId>,
     /// Gained in this round.
     gained: u32,
     /// Rounds without gain in a row.
@@ -335,6 +336,7 @@ impl Core {
                 // If faults wait already, all give pages.
                 let spared = seen.level >= Level::BelowLow && self.a_process_gives();
                 self.driver.only_leaving = leaving && (!others || spared);
+                self.driver.chooses = true;
                 (Next::Compress, (others || leaving).then_some(Step::Evict))
             }
             Next::Compress => (Next::WriteRaw, if self.slots_short() { self.compression(tick, seen) } else { None }),
@@ -359,7 +361,7 @@ impl Core {
             Next::Clean => (Next::End, Some(Step::Clean)),
             Next::End => {
                 self.pool.trim();
-                self.driver.refused = self.driver.refused && self.driver.others_had_no_turn();
+                self.driver.refused = self.driver.refused && self.others_had_no_turn();
                 let trouble = self.driver.judge(tick, seen, self.tunables.sizes.pace_pages);
                 (Next::After, Some(Step::RoundEnds { stuck: self.driver.stuck, trouble }))
             }
@@ -504,11 +506,6 @@ impl Driver {
 
     fn was_full(&self, tick: u64, within: u64) -> bool {
         self.full_at.is_some_and(|at| tick.saturating_sub(at) < within)
-    }
-
-    /// Whether runs are queued that may be able to move: fewer have refused than there are.
-    fn others_had_no_turn(&self) -> bool {
-        self.untried > 0 && self.refusals <= self.open_runs
     }
 
     /// Judges the gain when a window is over: whether it is worth waiting for. It is so, too, while

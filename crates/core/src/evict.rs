@@ -109,6 +109,10 @@ impl Core {
         let procs = self.processes(may);
         self.record(&CoreCall::PickVictims { most: max_pages as u32, tick, free: &procs });
         procs.iter().for_each(|&proc| self.table.unpark(proc, tick));
+        if core::mem::take(&mut self.driver.chooses) {
+            // The next choice of this round leaves out those that give now.
+            self.driver.open.clone_from(&procs);
+        }
         if let Some(found) = self.pick_leaving(&procs, max_pages) {
             return Some(found);
         }
@@ -119,9 +123,6 @@ impl Core {
         if found.is_some() {
             self.waits_to_share = None;
         }
-        let open = || procs.iter().map(|&proc| self.table.proc(proc));
-        self.driver.open_runs = open().map(|proc| proc.runs().len() as u64).sum();
-        self.driver.untried = open().map(Proc::queued).sum();
         found
     }
 
@@ -464,6 +465,17 @@ impl Core {
                 self.table.park(run, until);
             }
         }
+    }
+
+    /// Whether other runs may be able to move: of the processes that could give pages in this
+    /// round, some are queued, and fewer have refused of late than there are, without those set
+    /// aside.
+    pub(crate) fn others_had_no_turn(&self) -> bool {
+        let open = || self.driver.open.iter().filter_map(|proc| self.table.procs.get(proc.0 as usize)?.as_ref());
+        let queued: u64 = open().map(Proc::queued).sum();
+        let Some(more) = self.driver.refusals.checked_sub(queued) else { return queued > 0 };
+        // No further than needed: it can be all memory.
+        queued > 0 && open().flat_map(Proc::parked).take(more as usize).count() as u64 == more
     }
 
     /// Sets the pages of a process that must stay in memory. Pinned pages that are evicted already

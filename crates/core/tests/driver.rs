@@ -347,6 +347,33 @@ fn reclaim_neither_pauses_nor_counts_as_stuck_while_runs_refuse_and_others_had_n
     assert!(caller.core.is_stuck());
 }
 
+/// While one process is busy with a batch, the next choice leaves it out.
+#[test]
+fn a_process_that_gives_pages_still_counts_while_others_are_asked() {
+    let mut caller = Caller::new(4096, 2000);
+    let (other, _) = caller.core.add_process(64);
+    (0..RUN_PAGES).for_each(|page| assert!(caller.core.adopt(other, Page(page), false)));
+    loop {
+        match caller.next(LOW) {
+            Step::Evict => {
+                let first = caller.proc;
+                for may in [first, other] {
+                    let picked =
+                        caller.core.pick_victims(RUN_PAGES as usize, caller.tick, &|proc| proc == may || may == first);
+                    let (proc, victims) = picked.expect("it has pages");
+                    for victim in victims {
+                        let answer = Answer { park: true, ..Answer::default() };
+                        caller.core.evicted(proc, victim.first, victim.slots.len() as u32, answer, caller.tick);
+                    }
+                }
+            }
+            Step::RoundEnds { .. } => break,
+            _ => {}
+        }
+    }
+    assert_eq!(caller.next(LOW), Step::Evict, "the first process has more");
+}
+
 #[test]
 fn runs_that_refuse_again_are_no_reason_to_go_on_unless_others_have_left_since() {
     let mut caller = Caller::new(4096, 2000);

@@ -14,7 +14,7 @@ use std::path::Path;
 /// # Errors
 /// As open gives them: `EOPNOTSUPP`, and others, where the file system has no such files.
 pub fn nameless(directory: &Path) -> io::Result<File> {
-    File::options().write(true).custom_flags(libc::O_TMPFILE).open(directory)
+    File::options().read(true).write(true).custom_flags(libc::O_TMPFILE).open(directory)
 }
 
 /// From now on the file is read and written past the page cache.

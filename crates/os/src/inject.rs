@@ -810,10 +810,11 @@ mod tests {
                 let caller = scope.spawn(|| {
                     insist(pid, &of(at, libc::SYS_getpid, [0; 6])).map(|_| call(pid, of(at, libc::SYS_pause, [0; 6])))
                 });
-                while !is_in_call() && !caller.is_finished() {
+                let mut entered = false;
+                while !entered && !caller.is_finished() {
                     std::thread::sleep(Duration::from_millis(1));
+                    entered = is_in_call();
                 }
-                let entered = is_in_call();
                 // SAFETY: a signal to a child of ours.
                 entered.then(|| unsafe { libc::kill(pid, libc::SIGSTOP) });
                 let interrupted = caller.join().unwrap().unwrap();

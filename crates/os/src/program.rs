@@ -90,9 +90,10 @@ fn has_other_users(pid: i32) -> bool {
     users.any(|user| Some(user) != real)
 }
 
-/// False for a program that shows a title there.
+/// False for a program that shows a title there, or has made room for one.
 fn is_environment(bytes: &[u8]) -> bool {
-    bytes.split(|&byte| byte == 0).all(|entry| entry.is_empty() || entry.contains(&b'='))
+    let is_cleared = !bytes.is_empty() && bytes.iter().all(|&byte| byte == 0);
+    !is_cleared && bytes.split(|&byte| byte == 0).all(|entry| entry.is_empty() || entry.contains(&b'='))
 }
 
 fn preloads(environment: &[u8], library: &str) -> bool {
@@ -142,6 +143,7 @@ mod tests {
         assert!(!has("LD_PRELOAD=/usr/lib/other.so\0") && !has("XLD_PRELOAD=/libmemfit.so\0") && !has(""));
         assert!(!has("LD_PRELOAD=/usr/lib/libmemfit.so.old\0"));
         assert!(is_environment(b"A=1\0B=\0") && is_environment(b"") && !is_environment(b"postgres: writer\0\0\0"));
+        assert!(!is_environment(&[0; 20]));
     }
 
     #[test]

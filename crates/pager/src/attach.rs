@@ -132,7 +132,8 @@ fn manage(desk: &Arc<Desk>, client: &Arc<Client>, message: &FromStub, fd: Option
         if shared.takes_read_only() {
             lend(client, MAPS, later_maps.as_fd());
         }
-        lent.then_some(()).ok_or_else(|| other("its stub takes no messages".into()))
+        // Its stub has ended.
+        lent.then_some(()).ok_or_else(gone)
     };
     // The userfaultfd of a fork child came with its parent's event.
     let known = client.proc.lock().clone();

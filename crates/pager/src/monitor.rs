@@ -256,7 +256,8 @@ impl Monitor {
             if clients.iter().any(|c| c.pid == pid && !c.gone.load(Relaxed)) {
                 return false;
             }
-            let lives = unmanaged.bytes().map(|bytes| total += bytes).is_some();
+            total += unmanaged.bytes().unwrap_or(0);
+            let lives = unmanaged.lives();
             if !lives {
                 unmanaged.row.take().into_iter().for_each(|row| clients::remember(&desk, row));
             }

@@ -63,6 +63,11 @@ impl Unmanaged {
         Some(if self.forked && self.age() < COMES_AT_ALL { 0 } else { anon })
     }
 
+    /// Whether it has memory. The size of one that nobody has waited for reads as zeros.
+    pub(super) fn lives(&self) -> bool {
+        self.rss.read().is_ok_and(|rss| rss.mapped > 0)
+    }
+
     /// Its row at this moment, if it is known why it is not paged.
     fn row_now(&mut self) -> Option<Process> {
         let row = self.row.as_mut()?;
@@ -213,7 +218,7 @@ impl Monitor {
                 let why = why.unwrap_or_else(|| why_unreached(process.pid, &self.desk.shared));
                 let of_client = unmanaged.forked && clients.iter().any(|client| client.pid == process.ppid);
                 // One that has ended meanwhile has shown no reason.
-                let shows = unmanaged.rss.read().is_ok_and(|rss| rss.mapped > 0);
+                let shows = unmanaged.lives();
                 match of_client {
                     _ if !shows => {}
                     true => children.push((process.comm.clone(), process.comm.clone())),
@@ -230,7 +235,7 @@ impl Monitor {
             }
             seen.insert(process.pid, unmanaged);
         }
-        let ended = std::mem::replace(&mut self.unmanaged, seen).into_values().filter(|old| old.bytes().is_none());
+        let ended = std::mem::replace(&mut self.unmanaged, seen).into_values().filter(|old| !old.lives());
         ended.filter_map(|old| old.row).for_each(|row| clients::remember(&self.desk, row));
         *self.desk.unpaged.lock() = self.unmanaged.values_mut().filter_map(Unmanaged::row_now).collect();
         let shared = &self.desk.shared;
