@@ -11,6 +11,7 @@ use crate::args::{ResidentsArg, SimArgs};
 use crate::errors::Failure;
 use crate::output::{distinct, OutputFile};
 use crate::size_parsing::{human, Size};
+use crate::swap::SWAP_BYTES_MIN;
 use curve::Found;
 use memfit_core::PAGE_BYTES;
 use memfit_sim::cost::CostTable;
@@ -26,8 +27,6 @@ use table::Row;
 
 /// Size of the swap tier if none is given: more than any workload here has.
 pub const SWAP_BYTES: u64 = 16 << 30;
-/// Smallest swap tier, bytes, as of `memfit run`: a log frees space segment by segment.
-pub const SWAP_BYTES_MIN: u64 = 4 << 20;
 /// Budget of a generated workload, percent of what it needs.
 const BUDGET_PERCENT: f64 = 50.0;
 /// Smallest budget that is simulated, bytes: staging alone takes 256 KiB.

@@ -9,6 +9,8 @@ use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// The smallest swap tier, bytes: the log needs free segments of 256 KiB to make room.
+pub const SWAP_BYTES_MIN: u64 = 4 << 20;
 /// The end of a message about a swap tier in RAM.
 const IN_RAM_ADVICE: &str = "pages put there would stay in RAM and save nothing; name a directory on a disk, such as \
                              /var/tmp, or use --swap none";

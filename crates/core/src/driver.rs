@@ -285,12 +285,11 @@ struct Window {
     since: u64,
     gained: u32,
     rounds: u32,
-    refused: bool,
 }
 
 impl Window {
     fn begun(since: u64) -> Window {
-        Window { since, gained: 0, rounds: 0, refused: false }
+        Window { since, gained: 0, rounds: 0 }
     }
 }
 
@@ -516,14 +515,13 @@ impl Driver {
         let window = self.window.as_mut()?;
         window.gained = window.gained.saturating_add(self.gained);
         window.rounds += 1;
-        // If a later round finds none, no others can move.
-        window.refused = self.refused;
         // A thread of the program that waits for a CPU will answer: until then this window goes on.
         if tick.saturating_sub(window.since) < WINDOW_MS || seen.answer_late {
             return None;
         }
         let worth_it = window.gained >= enough.min(window.rounds * ROUND_PAGES);
-        self.stuck = !worth_it && !window.refused;
+        // The last round counts: if it finds none, no others can move.
+        self.stuck = !worth_it && !self.refused;
         self.refusals = if worth_it { 0 } else { self.refusals };
         *window = Window::begun(tick);
         let short = seen.level <= Level::Over;

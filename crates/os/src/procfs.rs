@@ -490,8 +490,7 @@ pub fn program(pid: i32) -> Option<Program> {
 /// Where the stack of a process's first thread began. `None` when it is gone, or without
 /// permission.
 pub fn start_stack(pid: i32) -> Option<u64> {
-    let stat = read_memory(pid, "stat").ok()?;
-    stat_field(&stat, 28)?.parse().ok().filter(|at| *at != 0)
+    program(pid).map(|program| program.start_stack)
 }
 
 /// Address of the robust futex list head of a thread. It is in glibc's `struct pthread`, so it

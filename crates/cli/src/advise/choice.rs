@@ -3,7 +3,7 @@
 use super::subject::Subject;
 use crate::sim::curve::Found;
 use crate::sim::table::Row;
-use crate::sim::SWAP_BYTES_MIN;
+use crate::swap::SWAP_BYTES_MIN;
 use memfit_core::sample::REGION_PAGES;
 use memfit_core::scheme::SwapFormat;
 use memfit_core::swap_log::SEGMENT_BYTES;

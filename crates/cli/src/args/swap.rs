@@ -2,6 +2,7 @@
 
 use crate::errors::Failure;
 use crate::size_parsing::{self, human, Size};
+use crate::swap::SWAP_BYTES_MIN;
 use clap::{Args, ValueHint};
 use std::path::{Path, PathBuf};
 
@@ -51,8 +52,6 @@ pub struct SwapArgs {
     endurance: Option<Size>,
 }
 
-/// The smallest swap tier: the log needs free segments of 256 KiB to make room.
-const LEAST_SIZE: u64 = 4 << 20;
 /// The least that may be written in a day: less is not worth a swap tier.
 const LEAST_WRITES: u64 = 16 << 20;
 
@@ -66,9 +65,9 @@ impl SwapArgs {
         self.is_not_none("--swap-size")?;
         match size.resolve(base_bytes) {
             0 => Err(Failure::usage("--swap-size 0: to run without a swap tier use --swap none")),
-            bytes if bytes < LEAST_SIZE => Err(Failure::usage(format!(
+            bytes if bytes < SWAP_BYTES_MIN => Err(Failure::usage(format!(
                 "--swap-size {size}: it is too small; the least is {}: use --swap-size 4M or more, or --swap none",
-                human(LEAST_SIZE)
+                human(SWAP_BYTES_MIN)
             ))),
             bytes => Ok(Some(bytes)),
         }
