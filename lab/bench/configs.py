@@ -17,6 +17,9 @@ class Unlimited:
     def __init__(self, bench):
         self.bench = bench
 
+    def prepare(self):
+        """Before the first limit is tuned or taken from the cache."""
+
     def up(self):
         pass
 
@@ -53,11 +56,18 @@ class Zswap(SwapFile):
     """zswap in front of the same swap file."""
     name, pool_ratio, meter_args, codec = "zswap", 0.35, ["--zswap"], None
 
+    def prepare(self):
+        """The codec is a part of the label, and so of the key of the tuned limit."""
+        if self.codec is None:
+            try:
+                jn.write(f"{ZSWAP}/enabled", "Y")
+                self.codec = self.choose()
+            finally:
+                jn.write(f"{ZSWAP}/enabled", "N")
+
     def up(self):
         path = self.bench.swapfile()
         jn.write(f"{ZSWAP}/enabled", "Y")
-        if self.codec is None:
-            self.codec = self.choose()
         jn.swapon(path)
 
     def choose(self):

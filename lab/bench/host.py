@@ -9,6 +9,7 @@ import subprocess
 from journal import read, write, zram_devices
 
 BASE = "memfit-bench"
+SYS = "/sys"
 
 
 class Refused(Exception):
@@ -47,8 +48,18 @@ def block_device(path):
         left, _, right = line.partition(" - ")
         if left.split()[2] == want:
             fs = right.split()[0]
-    link = f"/sys/dev/block/{want}"
+    link = f"{SYS}/dev/block/{want}"
     return (os.path.basename(os.path.realpath(link)) if os.path.exists(link) else None), fs
+
+
+def whole_disk(path):
+    """The disk that holds a path, not its partition: ("vda", "254:0"). None where that is no single disk (overlay, btrfs)."""
+    dev = os.stat(path).st_dev
+    folder = os.path.realpath(f"{SYS}/dev/block/{os.major(dev)}:{os.minor(dev)}")
+    if os.path.exists(f"{folder}/partition"):
+        folder = os.path.dirname(folder)
+    number = read(f"{folder}/dev")
+    return (os.path.basename(folder), number) if number else None
 
 
 def disk_bytes(device):
@@ -63,14 +74,15 @@ def disk_bytes(device):
 def facts(out, memfit, workload_python):
     cpu = re.search(r"^model name\s*:\s*(.*)$", read("/proc/cpuinfo"), re.M)
     device, fs = block_device(out)
-    queue = f"/sys/block/{device}/queue"
+    disk = whole_disk(out)
+    queue = f"{SYS}/block/{disk[0] if disk else None}/queue"
     return {
         "cpu": cpu[1] if cpu else platform.processor(),
         "cpus": os.cpu_count(),
         "ram_bytes": meminfo("MemTotal"),
         "kernel": platform.release(),
         "machine": platform.machine(),
-        "disk": {"device": device, "filesystem": fs, "rotational": read(f"{queue}/rotational") == "1",
+        "disk": {"device": device, "filesystem": fs, "rotational": {"0": False, "1": True}.get(read(f"{queue}/rotational")),
                  "scheduler": read(f"{queue}/scheduler"), "size_bytes": int(read(f"/sys/class/block/{device}/size", "0")) * 512},
         "thp": read("/sys/kernel/mm/transparent_hugepage/enabled"),
         "mglru": read("/sys/kernel/mm/lru_gen/enabled"),
@@ -126,9 +138,14 @@ class Cgroups:
         can = (read(f"{folder}/cgroup.controllers") or "").split()
         for c in ("memory", "cpu", "io"):
             if c in can and c not in have:
-                if journal:
-                    journal.add("write", path=f"{folder}/cgroup.subtree_control", old=f"-{c}")
-                write(f"{folder}/cgroup.subtree_control", f"+{c}")
+                path = f"{folder}/cgroup.subtree_control"
+                entry = journal and journal.add("write", path=path, old=f"-{c}")
+                try:
+                    write(path, f"+{c}")
+                except OSError:
+                    if entry:
+                        journal.drop(entry)
+                    raise
 
     def create(self, name, journal):
         """One fresh cgroup; memory first in the result's list of folders."""
@@ -150,13 +167,18 @@ class Cgroup:
     def limit(self, size):
         write(f"{self.memory}/" + ("memory.limit_in_bytes" if self.version == 1 else "memory.max"), size)
 
-    def read_iops(self, device, most):
-        """Limits read operations a second on a block device."""
-        number = read(f"/sys/class/block/{device}/dev")
-        if self.version == 1:
-            write(f"{self.dirs['blkio']}/blkio.throttle.read_iops_device", f"{number} {most}")
-        else:
-            write(f"{self.dirs['unified']}/io.max", f"{number} riops={most}")
+    def read_iops(self, place, most):
+        """Limits read operations a second on the disk of a place. The kernel takes no partitions."""
+        disk = whole_disk(place)
+        if not disk:
+            raise Refused(f"--read-iops: {place} is not on one disk (overlay, btrfs?); give --out on a disk with ext4 or xfs")
+        try:
+            if self.version == 1:
+                write(f"{self.dirs['blkio']}/blkio.throttle.read_iops_device", f"{disk[1]} {most}")
+            else:
+                write(f"{self.dirs['unified']}/io.max", f"{disk[1]} riops={most}")
+        except (OSError, KeyError) as e:
+            raise Refused(f"--read-iops: the kernel limits no reads of {disk[0]} ({e}); it takes the controller blkio or io") from None
 
     def swappiness(self, value):
         if self.version == 1:

@@ -43,6 +43,7 @@ def swapon(path, priority=100):
 
 
 def swapoff(path):
+    path = os.path.realpath(path)  # as /proc/swaps has it
     if path in swaps() and _libc.swapoff(os.fsencode(path)):
         raise OSError(ctypes.get_errno(), f"swapoff {path}: {os.strerror(ctypes.get_errno())}")
 
@@ -90,7 +91,11 @@ def undo_cgroup(path):
 
 
 def undo_write(path, old):
-    if read(path) != old:
+    now = read(path)
+    # "-memory" is how to undo it; the file lists the controllers that are on.
+    if path.endswith("/cgroup.subtree_control") and old[1:] not in (now or "").split():
+        return
+    if now != old:
         write(path, old)
 
 
@@ -154,10 +159,13 @@ class Journal:
         self.save()
         return entry
 
-    def undo(self, entry):
-        UNDO[entry["kind"]](**entry["args"])
+    def drop(self, entry):
         self.entries.remove(entry)
         self.save()
+
+    def undo(self, entry):
+        UNDO[entry["kind"]](**entry["args"])
+        self.drop(entry)
 
     def undo_all(self):
         """Undo everything, last change first, processes before anything else. Returns the failures."""

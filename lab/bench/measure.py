@@ -20,7 +20,7 @@ def measure(bench, cmd, limit=None, timeout=300, meter_args=(), before_down=None
         if limit is not None:
             group.limit(limit)
         if read_iops:
-            group.read_iops(bench.swap_device, read_iops)
+            group.read_iops(out, read_iops)
         if bench.options.swappiness is not None:
             group.swappiness(bench.options.swappiness)
         for d in group.dirs.values():

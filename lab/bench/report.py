@@ -4,6 +4,7 @@ import scale
 from stats import geomean, spread
 
 MIB = 1 << 20
+ROTATIONAL = {True: "rotational", False: "not rotational", None: "of unknown kind"}
 
 
 def number(value, scale=1, digits=2):
@@ -85,7 +86,7 @@ def facts_text(result):
     lines = [
         f"- {f['cpu']}, {f['cpus']} CPUs{', virtual' if f['virtualised'] else ''}, "
         f"{number(f['ram_bytes'], 1 << 30, 1)} GiB RAM, Linux {f['kernel']}; load {f['loadavg_at_start']} at start",
-        f"- disk {disk['device']} ({disk['filesystem']}, {'rotational' if disk['rotational'] else 'not rotational'}); "
+        f"- disk {disk['device']} ({disk['filesystem']}, {ROTATIONAL[disk['rotational']]}); "
         f"THP {f['thp']}; swappiness {f['swappiness']}, page-cluster {f['page_cluster']}{clusters(o)}; cgroup v{result['cgroup_version']}",
         f"- zram codec {result['zram_codec'] or '–'}, zswap codec {result['zswap_codec'] or '–'}; memfit: {f['memfit'] or 'missing'}",
         f"- {o['rounds']} alternating rounds, budgets in % of the natural peak, tolerance {o['tolerance'] * 100:g} %, "
@@ -194,11 +195,13 @@ def files_markdown(result):
         out += ["**Incomplete: the bench was stopped.**", ""]
     iops = result["options"].get("read_iops")
     limit = f" The disk gives {iops} read operations a second." if iops else ""
-    out += [f"Cold runs at the same total memory: median [min..max] over the rounds.{limit} CPU: {result['cpu_source']}.", ""]
+    out += [f"Cold runs at the same total memory: median [min..max] over the rounds.{limit} CPU: {result['cpu_source']}. "
+            "Peak: the control group's, with page cache.", ""]
     rows = []
     for point, name, got in mapped.summary(result["files"]):
         rows.append([f"{point['data']}, {point['order']}", point["mib"], point["budget_bytes"] // (1 << 20), name,
                      with_spread(got["wall_ns"], 1e9, 1), with_spread(got["cpu_ns"], 1e9, 1),
-                     with_spread(got["io_read"], 1 << 20, 0), point["why"]])
-    out += [table(["data, order", "MiB", "budget, MiB", "", "wall s", "CPU s", "MiB read", "remark"], rows)]
+                     with_spread(got["io_read"], 1 << 20, 0), with_spread(got["charged_peak"], point["budget_bytes"] / 100, 1),
+                     point["why"]])
+    out += [table(["data, order", "MiB", "budget, MiB", "", "wall s", "CPU s", "MiB read", "peak, % of budget", "remark"], rows)]
     return "\n".join(out) + "\n"

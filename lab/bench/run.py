@@ -51,7 +51,7 @@ def shout(text):
 
 class Bench:
     def __init__(self, options):
-        self.options, self.out = options, os.path.abspath(options.out)
+        self.options, self.out = options, os.path.realpath(options.out)
         self.result, self.journal, self.cgroups = {}, None, None
         self.swap_path = f"{self.out}/bench.swap"
         self.swap_size = self.swap_device = None
@@ -292,6 +292,7 @@ class Bench:
                     "budget_bytes": budget, "rounds": []}
             if c.tuned:
                 try:
+                    c.prepare()
                     cell["tune_key"], cell["tuning"] = self.tune_cell(c, work, natural["peak_total"], budget)
                     cell["status"] = cell["tuning"]["status"]
                 except (Refused, OSError) as e:
@@ -335,12 +336,11 @@ class Bench:
             self.note(f"{run['left_behind']} processes left behind: {where}")
 
     def check_peak(self, cell):
-        """Equal memory or no comparison: tuned peaks within the tolerance, memfit's not above it."""
+        """Equal memory or no comparison."""
         e, tolerance = cell.get("peak_error"), self.options.tolerance
         if cell["status"] != "ok" or e is None or cell["config"] == "unlimited":
             return
-        over = abs(e) > tolerance if "tuning" in cell else e > tolerance
-        if over:
+        if tuner.off(e, tolerance, tuned="tuning" in cell):
             cell["status"], cell["why"] = "off", f"median peak {e * 100:+.1f} % of the budget"
             self.note(f"{cell['workload']} at {cell['budget_pct']} % under {cell['label']}: {cell['why']}: not compared")
             if cell.get("tune_key"):

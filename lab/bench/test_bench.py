@@ -12,6 +12,7 @@ import sys
 import tempfile
 import types
 import unittest
+from unittest import mock
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
@@ -264,8 +265,19 @@ class Page(unittest.TestCase):
         text = report.files_markdown({**result(), "cpu_source": "wait4", "files": [point],
                                       "options": {**result()["options"], "read_iops": 3000}})
         self.assertIn("3000 read operations", text)
-        self.assertIn("| text, scan | 300 | 99 | kernel | 2.0 [1.0..3.0] | 1.0 [0.5..1.5] | 600 [590..610] |  |", text)
-        self.assertIn("| text, scan | 300 | 99 | memfit --files | – | – | – |  |", text)
+        self.assertIn("| text, scan | 300 | 99 | kernel | 2.0 [1.0..3.0] | 1.0 [0.5..1.5] | 600 [590..610] | – |  |", text)
+        self.assertIn("| text, scan | 300 | 99 | memfit --files | – | – | – | – |  |", text)
+        # Peaks, in percent of the budget, where the result has them.
+        peak = lambda percent: {**got(1, 300), "charged_peak": (99 << 20) * percent // 100}
+        for percents, status, shown in (((90, 101, 110), "ok", "101.0 [90.0..110.0] |  |"),
+                                        ((103, 104, 90), "off", "103.0 [90.0..104.0] | memfit --files: median peak +3.0 % of the budget |")):
+            point.update(status="ok", why="", runs={mapped.KERNEL: [peak(100)], mapped.MEMFIT: [peak(p) for p in percents]})
+            mapped.check_peak(point, 0.02)
+            self.assertEqual(point["status"], status)
+            self.assertIn(shown, report.files_markdown({**result(), "cpu_source": "wait4", "files": [point]}))
+        point.update(status="wrong", why="outputs differ")
+        mapped.check_peak(point, 0.02)
+        self.assertEqual(point["why"], "outputs differ")
         for wrong in (["--files", "--scale"], ["--read-iops", "5"], ["--files", "--read-iops", "0"]):
             with self.assertRaises(SystemExit):
                 run.parse(wrong)
@@ -343,6 +355,37 @@ class Journal(unittest.TestCase):
         self.assertEqual(journal.read(f"{self.dir}/x"), "1")
         self.assertEqual(len(journal.Journal.load(self.path).entries), 1)
 
+    def test_swap_is_turned_off_also_through_a_symlink(self):
+        os.mkdir(f"{self.dir}/real")
+        os.symlink("real", f"{self.dir}/link")
+        open(f"{self.dir}/real/bench.swap", "w").close()
+        off = []
+        with mock.patch.multiple(journal, swaps=lambda: {f"{os.path.realpath(self.dir)}/real/bench.swap": 0},
+                                 _libc=types.SimpleNamespace(swapoff=lambda path: off.append(os.fsdecode(path)))):
+            journal.undo_swapfile(f"{self.dir}/link/bench.swap")
+        self.assertEqual(off, [f"{os.path.realpath(self.dir)}/real/bench.swap"])
+        self.assertEqual(os.listdir(f"{self.dir}/real"), [])
+        b = run.Bench(run.parse(["--out", f"{self.dir}/link"]))
+        self.assertEqual(b.swap_path, f"{os.path.realpath(self.dir)}/real/bench.swap")
+
+    def test_a_controller_that_cannot_be_enabled_leaves_nothing_to_undo(self):
+        journal.write(f"{self.dir}/cgroup.controllers", "memory cpu io")
+        control = f"{self.dir}/cgroup.subtree_control"
+        journal.write(control, "cpu")
+        j = journal.Journal(self.path)
+        with mock.patch.object(host, "write", side_effect=PermissionError), self.assertRaises(PermissionError):
+            host.Cgroups._enable(self.dir, j)
+        self.assertEqual(journal.Journal.load(self.path).entries, [])
+        # One that is off is not turned off; what another bench left is undone, too.
+        j.add("write", path=control, old="-memory")
+        j.add("write", path=f"{self.dir}/none/cgroup.subtree_control", old="-memory")
+        self.assertEqual(j.undo_all(), [])
+        self.assertEqual(journal.read(control), "cpu")
+        self.assertFalse(os.path.exists(self.path))
+        j.add("write", path=control, old="-cpu")
+        self.assertEqual(j.undo_all(), [])
+        self.assertEqual(journal.read(control), "-cpu")
+
     def test_restore_refuses_a_live_owner_and_does_nothing_without_state(self):
         cmd = [sys.executable, f"{HERE}/restore", "--out", self.dir]
         self.assertEqual(subprocess.run(cmd, capture_output=True).returncode, 0)
@@ -368,6 +411,70 @@ class CgroupV2(unittest.TestCase):
             self.assertEqual(g.counters(), {"cpu_ns": 30000, "user_ns": 10000, "sys_ns": 20000, "charged_peak": 4096,
                                             "oom_kills": 2, "io_read": 11, "io_written": 22})
             self.assertEqual((g.stat, g.stat_prefix), (f"{d}/memory.stat", ""))
+
+
+class Disks(unittest.TestCase):
+    """A folder that looks like /sys and has the disk of self.dir."""
+
+    def setUp(self):
+        self.dir = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.dir)
+        dev = os.stat(self.dir).st_dev
+        self.link = f"{self.dir}/dev/block/{os.major(dev)}:{os.minor(dev)}"
+        for name, text in {"devices/vda/dev": "254:0", "devices/vda/vda1/dev": "254:1", "devices/vda/vda1/partition": "1",
+                           "block/vda/queue/rotational": "1", "block/vda/queue/scheduler": "none"}.items():
+            os.makedirs(os.path.dirname(f"{self.dir}/{name}"), exist_ok=True)
+            journal.write(f"{self.dir}/{name}", text)
+        os.makedirs(os.path.dirname(self.link))
+        sysfs = mock.patch.object(host, "SYS", self.dir)
+        sysfs.start()
+        self.addCleanup(sysfs.stop)
+
+    def test_of_a_disk_and_of_a_partition(self):
+        for device in ("vda", "vda/vda1"):
+            os.symlink(f"../../devices/{device}", self.link)
+            self.assertEqual(host.whole_disk(self.dir), ("vda", "254:0"))
+            disk = host.facts(self.dir, None, None)["disk"]
+            self.assertEqual((disk["device"], disk["rotational"], disk["scheduler"]), (os.path.basename(device), True, "none"))
+            group = host.Cgroup(host.Cgroups(2, {}), {"unified": self.dir}, [])
+            group.read_iops(self.dir, 3000)
+            self.assertEqual(journal.read(f"{self.dir}/io.max"), "254:0 riops=3000")
+            os.unlink(self.link)
+
+    def test_reads_that_cannot_be_limited_are_refused(self):
+        group = host.Cgroup(host.Cgroups(2, {}), {"unified": f"{self.dir}/none"}, [])
+        with self.assertRaisesRegex(host.Refused, "not on one disk"):
+            group.read_iops(self.dir, 3000)
+        disk = host.facts(self.dir, None, None)["disk"]
+        self.assertEqual((disk["device"], disk["rotational"], disk["scheduler"]), (None, None, None))
+        os.symlink("../../devices/vda", self.link)
+        with self.assertRaisesRegex(host.Refused, "limits no reads of vda"):
+            group.read_iops(self.dir, 3000)
+        group = host.Cgroup(host.Cgroups(1, {}), {"memory": self.dir}, [])
+        with self.assertRaisesRegex(host.Refused, "controller blkio or io"):
+            group.read_iops(self.dir, 3000)
+
+
+class ZswapCodec(unittest.TestCase):
+    def test_is_a_part_of_the_first_key(self):
+        with tempfile.TemporaryDirectory() as d:
+            for name in ("enabled", "compressor"):
+                journal.write(f"{d}/{name}", "N")
+            work, natural = types.SimpleNamespace(name="w", args=[]), {"peak_total": 100 * MIB, "output": "x"}
+            found = []
+            for codec in ("lzo", "zstd", "lzo"):
+                b = run.Bench(run.parse(["--out", d, "--zswap-codec", codec, "--rounds", "1"]))
+                b.result = {"notes": [], "facts": {"kernel": "k"}, "cgroup_version": 2, "natural": {"w": natural}, "cells": []}
+                b.save = lambda: None
+                b.run_once = lambda config, work, limit=None, budget=None: {
+                    "status": "ok", "peak_total": 50 * MIB, "stderr": "", "output": "x"}
+                with mock.patch.object(configs, "ZSWAP", d), contextlib.redirect_stderr(io.StringIO()):
+                    b.cell_rounds(work, 50, [configs.Zswap(b)])
+                cell = b.result["cells"][0]
+                self.assertEqual((cell["label"], b.result["zswap_codec"]), (f"zswap ({codec})", codec))
+                self.assertEqual(journal.read(f"{d}/enabled"), "N")
+                found.append((cell["status"], cell["tuning"]["cached"]))
+            self.assertEqual(found, [("ok", False), ("ok", False), ("ok", True)])
 
 
 @unittest.skipUnless(shutil.which("cc"), "needs a C compiler")

@@ -26,6 +26,11 @@ class Tuned:
     trials: list = field(default_factory=list)
 
 
+def off(error, tolerance, tuned):
+    """Whether a peak is too far from the budget, by peak / budget - 1: above it, and where the limit was tuned also below it."""
+    return abs(error) > tolerance if tuned else error > tolerance
+
+
 def first_guess(budget, natural, pool_ratio):
     """Solve limit + ratio * (natural - limit) = budget."""
     if pool_ratio <= 0:

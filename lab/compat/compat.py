@@ -139,6 +139,8 @@ def run_program(bench, program, old):
                "bound": o.run_timeout}
         if r["status"] == "ok":
             one["result"] = "same" if r["output"] == row["output"] else "differs"
+            if name == "memfit" and one["result"] == "same" and over_budget(o, one["peak"], budget):
+                one["result"] = "over budget"
         if name == "memfit":
             one["evicted"] = (stats.get("evictions") or {}).get("pages", 0) * 4096
             one["warnings"] = stats.get("warnings")
@@ -165,6 +167,11 @@ def run_unlimited(bench, work, row):
         return False
     row["budget"] = budget_of(bench.options, row["peak"])
     return True
+
+
+def over_budget(options, peak, budget):
+    """Whether memfit took more than zram may."""
+    return bool(peak) and tuner.off(peak / budget - 1, options.tolerance, tuned=False)
 
 
 def budget_of(options, peak):
@@ -196,8 +203,8 @@ def run_tuned(bench, config, work, natural, budget):
     return {"status": status, "stderr": ""}
 
 
-WORDS = {"same": "right", "differs": "WRONG OUTPUT", "oom": "killed", "timeout": "not in time", "failed": "fails",
-         "left behind": "processes left behind"}
+WORDS = {"same": "right", "differs": "WRONG OUTPUT", "over budget": "over the budget", "oom": "killed", "timeout": "not in time",
+         "failed": "fails", "left behind": "processes left behind"}
 
 
 def number_of(version):
@@ -218,13 +225,14 @@ def published(row):
     if z and z["result"] == "timeout":
         zram += f" ({z['bound']:.0f} s)"
     return {"machine": row["machine"], "version": number_of(row["version"]), "peak": round(row["peak"] / MIB), "budget": round(row["budget"] / MIB),
+            "peak_percent": round(m["peak"] * 100 / row["budget"]) if m.get("peak") else "",
             "evicted": m.get("evicted", 0) * 100 // max(1, row["peak"]), "result": WORDS.get(m.get("result"), m.get("result", "not run")),
             "time": slower(m), "zram": zram}
 
 
-COLUMNS = ["machine", "version", "peak", "budget", "evicted", "result", "time", "zram"]
-HEAD = ["| program | machine | version | peak, MiB | budget, MiB | evicted, % of the peak | result | time, with / without memfit | zram, the same total |",
-        "|---|---:|---|---:|---:|---:|---|---:|---|"]
+COLUMNS = ["machine", "version", "peak", "budget", "peak_percent", "evicted", "result", "time", "zram"]
+HEAD = ["| program | machine | version | peak, MiB | budget, MiB | peak with memfit, % of the budget | evicted, % of the peak | result | time, with / without memfit | zram, the same total |",
+        "|---|---:|---|---:|---:|---:|---:|---|---:|---|"]
 
 
 def machines_of(row):

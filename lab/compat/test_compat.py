@@ -24,10 +24,22 @@ class Published(unittest.TestCase):
         memfit = {"result": "same", "seconds": 5.0, "evicted": 130 * MIB}
         self.assertEqual(
             compat.published(row(memfit=memfit, zram={"result": "same", "seconds": 3.0})),
-            {"machine": "M", "version": "1.6", "peak": 100, "budget": 50, "evicted": 130, "result": "right", "time": "2.5", "zram": "1.5"})
+            {"machine": "M", "version": "1.6", "peak": 100, "budget": 50, "peak_percent": "", "evicted": 130, "result": "right",
+             "time": "2.5", "zram": "1.5"})
         late = compat.published(row(memfit={"result": "differs", "seconds": 5.0}, zram={"result": "timeout", "seconds": 0, "bound": 60}))
         self.assertEqual((late["result"], late["time"], late["zram"]), ("WRONG OUTPUT", "", "not in time (60 s)"))
         self.assertEqual(compat.published({**row(), "failed": "exit 1"})["result"], "fails without memfit, too")
+        over = compat.published(row(memfit={"result": "over budget", "seconds": 5.0, "peak": 56 * MIB}))
+        self.assertEqual((over["peak_percent"], over["result"], over["time"]), (112, "over the budget", ""))
+
+    def test_a_run_of_memfit_keeps_the_budget_or_says_so(self):
+        for peak, output, want in ((52, "x", "same"), (40, "x", "same"), (56, "x", "over budget"), (56, "y", "differs"), (None, "x", "same")):
+            run = {"status": "ok", "output": output, "wall_ns": 1, "peak_total": peak and peak * MIB}
+            bench = mock.Mock(options=compat.parse([]), out="/nonexistent")
+            bench.run_once.side_effect = lambda config, work, budget=None: dict(run) if budget else {**run, "output": "x", "peak_total": 100 * MIB}
+            with mock.patch.multiple(compat, prepare=mock.DEFAULT, version=lambda *_: "1", log=mock.DEFAULT):
+                got = compat.run_program(bench, compat.PROGRAMS[0], {})
+            self.assertEqual(got["runs"]["memfit"]["result"], want, (peak, output))
 
     def test_the_document_is_what_the_results_give(self):
         with open(compat.PUBLISHED) as f:
@@ -49,7 +61,7 @@ class Published(unittest.TestCase):
             self.assertEqual((after["jq"]["machine"], after["jq"]["zram"]), ("M", before["jq"]["zram"]))
             self.assertEqual({**before, "jq": 0}, {**after, "jq": 0})
             with open(page) as f:
-                self.assertRegex(f.read(), r"\n\| jq \| \d, \d \| 1.6 \| 100 \| 50 \| 130 \| right \| 2.5 \| [\d.]+ \|\n")
+                self.assertRegex(f.read(), r"\n\| jq \| \d, \d \| 1.6 \| 100 \| 50 \|  \| 130 \| right \| 2.5 \| [\d.]+ \|\n")
 
     def test_zram_beside_memfit_on_another_machine(self):
         old = {"machine": "A", "version": "1.6", "peak": 120, "budget": 60, "evicted": 90, "result": "right", "time": "4.0", "zram": ""}
@@ -58,7 +70,7 @@ class Published(unittest.TestCase):
         lines = compat.document({"jq": new})
         self.assertIn("1. A", lines)
         self.assertIn("2. M", lines)
-        self.assertEqual(lines[-1], "| jq | 1, 2 | 1.6 | 120 | 60 | 90 | right | 4.0 | 1.5 |")
+        self.assertEqual(lines[-1], "| jq | 1, 2 | 1.6 | 120 | 60 |  | 90 | right | 4.0 | 1.5 |")
         # Of another version nothing is known.
         self.assertEqual(compat.merged({**old, "version": "1.7"}, row(zram={"result": "same", "seconds": 3.0}), ["zram"])["result"], "not run")
 

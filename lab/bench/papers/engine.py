@@ -8,6 +8,7 @@ import subprocess
 import time
 from dataclasses import dataclass
 
+import host
 from stats import spread
 from workloads import environment
 
@@ -72,13 +73,10 @@ class SlowDisk:
 
     def __init__(self, place, reads):
         self.group, self.procs = None, None
-        device = os.stat(place).st_dev
-        number = f"{os.major(device)}:{os.minor(device)}"
-        # Limits are those of whole disks.
-        whole = f"/sys/dev/block/{number}/../dev"
-        if os.path.exists(f"/sys/dev/block/{number}/partition"):
-            with open(whole) as f:
-                number = f.read().strip()
+        disk = host.whole_disk(place)
+        if not disk:
+            raise Broken(f"{place} is not on one disk")
+        number = disk[1]
         for root, limit in (
             ("/sys/fs/cgroup/blkio", ("blkio.throttle.read_iops_device", f"{number} {reads}")),
             ("/sys/fs/cgroup", ("io.max", f"{number} riops={reads}")),
