@@ -4,6 +4,8 @@ import importlib.machinery
 import importlib.util
 import io
 import os
+import subprocess
+import sys
 import tempfile
 import unittest
 from unittest import mock
@@ -97,6 +99,36 @@ class Outcomes(unittest.TestCase):
         self.assertIn("tree::forks: 3 of 4 pages", out)
         code, asked, _, _ = self.outcome([(100, {FORKS: "wrong"})], wrong="tree::forks: 3 of 4 pages\n")
         self.assertEqual((code, len(asked)), (1, 1))
+
+
+class Skipped(unittest.TestCase):
+    """tests/unit.py, and tests that cannot run."""
+
+    def test_what_was_skipped_is_noted(self):
+        source = """import unittest
+@unittest.skipUnless(False, "needs a compiler")
+class Programs(unittest.TestCase):
+    def test_one(self): pass
+    def test_two(self): pass
+class Others(unittest.TestCase):
+    def test_skips(self): self.skipTest("there is no sqlite3")
+    def test_passes(self): pass
+    def test_fails(self): self.assertEqual(os, 0)
+"""
+        with tempfile.TemporaryDirectory() as directory:
+            for name, text in ("test_fine.py", source.replace("os, 0", "0, 0")), ("test_bad.py", source):
+                with open(os.path.join(directory, name), "w", encoding="utf-8") as file:
+                    file.write(text)
+            skipped = os.path.join(directory, "skipped")
+            statuses = [subprocess.run([sys.executable, "-B", os.path.join(os.path.dirname(PATH), "unit.py"), name],
+                                       cwd=directory, env={**os.environ, "MEMFIT_TEST_SKIPPED": skipped},
+                                       capture_output=True, check=False).returncode
+                        for name in ("test_bad.py", "test_fine.py")]
+            self.assertEqual(statuses, [1, 0])
+            with open(skipped, encoding="utf-8") as file:
+                noted = set(file.read().splitlines())
+        self.assertEqual(noted, {f"test_{name}.{said}" for name in ("fine", "bad") for said in (
+            "Programs: needs a compiler", "Others.test_skips: there is no sqlite3")})
 
 
 if __name__ == "__main__":

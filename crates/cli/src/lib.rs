@@ -33,6 +33,10 @@ pub mod top;
 pub mod trace;
 pub mod trees;
 
+#[cfg(test)]
+#[path = "../../../tests/skip.rs"]
+mod skip;
+
 use args::{Cli, Command};
 use clap::Parser;
 use errors::Failure;

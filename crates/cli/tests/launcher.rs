@@ -7,6 +7,7 @@
 mod support;
 
 use memfit_os::event::wait_readable;
+use memfit_os::proctree::{self, ProcStat};
 use memfit_os::{process, seqpacket};
 use memfit_pager::config::{Config, FromPager, ToPager};
 use memfit_stats::{Exit, Stats};
@@ -14,11 +15,12 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use support::skip;
 use support::tree::eventually;
+use support::{remove_left_by_killed, skip};
 
 fn main() {
     if std::env::var_os("FAKE_PAGER").is_some() {
@@ -41,10 +43,12 @@ fn main() {
     if let Err(reason) = memfit_os::probe::try_move() {
         return skip(&format!("launcher {filter}"), &format!("no userfaultfd with MOVE here: {reason}"));
     }
+    remove_left_by_killed(Path::new("/var/tmp"), "memfit-launcher-");
+    let _left = Pagers;
     for (name, test) in tests {
         let start = Instant::now();
         test();
-        clean_up();
+        drop(Pagers);
         println!("test {name} ... ok ({} ms)", start.elapsed().as_millis());
     }
 }
@@ -223,12 +227,45 @@ fn first_line(child: &mut Child) -> String {
 }
 
 fn alive(pid: &str) -> bool {
-    memfit_os::proctree::read_stat(pid.trim().parse().unwrap()).is_some_and(|stat| !stat.is_dead())
+    proctree::read_stat(pid.trim().parse().unwrap()).is_some_and(|stat| !stat.is_dead())
+}
+
+/// A process that is killed when this goes out of scope, also because an assertion failed.
+struct Killed(ProcStat);
+
+impl Killed {
+    /// A process that must be alive.
+    #[track_caller]
+    fn at_end(pid: &str) -> Killed {
+        let process = proctree::read_stat(pid.trim().parse().unwrap()).filter(|stat| !stat.is_dead());
+        Killed(process.unwrap_or_else(|| panic!("{pid} is dead")))
+    }
+}
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = proctree::kill_exactly(&self.0);
+    }
+}
+
+/// The fake pager serves for ever: those that are left are killed when this goes out of scope.
+struct Pagers;
+
+impl Drop for Pagers {
+    fn drop(&mut self) {
+        let exe = std::env::current_exe().unwrap();
+        for process in proctree::snapshot().unwrap() {
+            let same = fs::read_link(format!("/proc/{}/exe", process.pid)).is_ok_and(|link| link == exe);
+            if same && process.comm.starts_with("memfit-") {
+                let _ = proctree::kill_exactly(&process);
+            }
+        }
+    }
 }
 
 /// The pager of a run.
 fn pagers_of(launcher: u32) -> Vec<String> {
-    let all = memfit_os::proctree::snapshot().unwrap();
+    let all = proctree::snapshot().unwrap();
     let own = all.iter().filter(|p| p.comm == "memfit-pager" && !p.is_dead() && p.ppid == launcher as i32);
     own.map(|p| p.pid.to_string()).collect()
 }
@@ -332,9 +369,8 @@ fn pager_end_after_the_command() {
     assert_eq!(shell("dies-after", &[], "exit 6").0, Some(6));
     // An orderly end spares processes that were never managed, a death does not.
     let (code, pid, _) = shell("leaves", &[], "sleep 100 >/dev/null 2>&1 & echo $!; exit 6");
+    let _sleeper = Killed::at_end(&pid);
     assert_eq!(code, Some(6));
-    assert!(alive(&pid));
-    process::send_signal(pid.trim().parse().unwrap(), libc::SIGKILL, None).unwrap();
     let (code, pid, err) = shell("dies-after", &[], "sleep 100 >/dev/null 2>&1 & echo $!; exit 6");
     assert_eq!(code, Some(1), "{err}");
     assert!(!alive(&pid));
@@ -483,9 +519,8 @@ fn descendants_live_on() {
     // The run returns when the command does, and holds no pipe of its caller.
     let script = "sleep 1000 >/dev/null 2>&1 </dev/null & echo $!";
     let (code, pid, _) = shell("good", &["-q"], script);
+    let _sleeper = Killed::at_end(&pid);
     assert_eq!(code, Some(0));
-    assert!(alive(&pid));
-    process::send_signal(pid.trim().parse().unwrap(), libc::SIGKILL, None).unwrap();
 }
 
 /// The pager reads what the launcher has told, although the launcher has gone.
@@ -493,39 +528,28 @@ fn descendants_live_on_with_a_late_pager() {
     let script = "sleep 1000 >/dev/null 2>&1 </dev/null & echo $!; \
                   cat /proc/[0-9]*/stat 2>/dev/null | grep \"(memfit-pager) [A-Z] $PPID \" | cut -d ' ' -f 1";
     let (code, pids, err) = shell("late", &["-q", "--swap", "none"], script);
-    assert_eq!((code, err.as_str()), (Some(0), ""), "{pids}");
     let (sleeper, pager) = pids.split_once('\n').unwrap();
+    let _sleeper = Killed::at_end(sleeper);
+    assert_eq!((code, err.as_str()), (Some(0), ""), "{pids}");
     eventually("the pager has nobody to serve", || !alive(pager));
     assert!(alive(sleeper));
-    process::send_signal(sleeper.parse().unwrap(), libc::SIGKILL, None).unwrap();
-}
-
-/// The fake pager serves for ever: kill those that are left.
-fn clean_up() {
-    let exe = std::env::current_exe().unwrap();
-    for process in memfit_os::proctree::snapshot().unwrap() {
-        let same = fs::read_link(format!("/proc/{}/exe", process.pid)).is_ok_and(|link| link == exe);
-        if same && process.comm.starts_with("memfit-") {
-            let _ = memfit_os::proctree::kill_exactly(&process);
-        }
-    }
 }
 
 fn guard_outlives_the_launcher() {
     let script = "sleep 1000 >/dev/null 2>&1 </dev/null & echo $!";
     let (_, pid, _) = shell("good", &["-q"], script);
     let helper = |name: &str| {
-        let all = memfit_os::proctree::snapshot().unwrap();
+        let all = proctree::snapshot().unwrap();
         let exe = std::env::current_exe().unwrap();
         all.into_iter().find(|p| {
             p.comm == name && !p.is_dead() && fs::read_link(format!("/proc/{}/exe", p.pid)).is_ok_and(|e| e == exe)
         })
     };
-    assert!(alive(&pid));
+    let _sleeper = Killed::at_end(&pid);
     let pager = helper("memfit-pager").unwrap();
     // The guard sets its process name itself.
     eventually("the guard watches", || helper("memfit-guard").is_some());
-    assert!(memfit_os::proctree::kill_exactly(&pager));
+    assert!(proctree::kill_exactly(&pager));
     eventually("the guard kills the rest of the tree", || !alive(&pid));
     eventually("the guard ends", || helper("memfit-guard").is_none());
 }
@@ -542,9 +566,8 @@ fn former_children_are_spared() {
     command.args(["-c", &script]).env("FAKE_PAGER", "dies").env("MEMFIT_STUB", harmless_stub());
     command.env("FAKE_FLAG", scratch("flag"));
     let (code, pid, err) = output(&mut command);
+    let _sleeper = Killed::at_end(&pid);
     assert_eq!(code, Some(1), "{err}");
-    assert!(alive(&pid));
-    process::send_signal(pid.trim().parse().unwrap(), libc::SIGKILL, None).unwrap();
 }
 
 fn nested_runs_join() {

@@ -35,6 +35,10 @@ mod word_mask;
 mod worth;
 mod zstd;
 
+#[cfg(test)]
+#[path = "../../../tests/skip.rs"]
+mod skip;
+
 pub use codec::{find, Codec, CodecEntry, CodecId, Corrupt, Worker, CODEC_IDS};
 pub use dictionary::{Dictionaries, DICTIONARIES_MAX, TRAINING_PAGES};
 pub use entropy::{entropy, ENTROPY_BYTES, ENTROPY_MAX};

@@ -3,12 +3,13 @@
 
 #[path = "../examples/bench_codecs/liblzo.rs"]
 mod liblzo;
+#[path = "../../../tests/skip.rs"]
+mod skip;
 
 use liblzo::LibLzo;
 use memfit_codec::generate::{Rng, GENERATORS};
 use memfit_codec::{CodecId, Worker, MAX_UNIT, PAGE_BYTES};
 use std::collections::BTreeMap;
-use std::io::Write;
 
 fn bytes(hex: &str) -> Vec<u8> {
     let digits: Vec<u32> = hex.chars().map(|digit| digit.to_digit(16).expect("a hexadecimal digit")).collect();
@@ -43,13 +44,8 @@ fn vectors_of_the_c_library() {
 #[test]
 fn both_directions_against_the_c_library() {
     let Some(mut library) = LibLzo::open() else {
-        let text = "both_directions_against_the_c_library: there is no liblzo2.so.2; tests/setup installs it\n";
-        let _ = std::io::stderr().write_all(format!("SKIPPED {text}").as_bytes());
-        if let Some(path) = std::env::var_os("MEMFIT_TEST_SKIPPED") {
-            let file = std::fs::File::options().append(true).create(true).open(path);
-            let _ = file.and_then(|mut file| file.write_all(text.as_bytes()));
-        }
-        return;
+        let why = "there is no liblzo2.so.2; tests/setup installs it";
+        return skip::skip("both_directions_against_the_c_library", why);
     };
     let (mut worker, mut rng) = (Worker::new(), Rng::new(21));
     let (mut ours, mut theirs) = (0, 0);

@@ -23,6 +23,10 @@ pub mod transfer;
 pub mod uffd;
 pub mod unevictable;
 
+#[cfg(test)]
+#[path = "../../../tests/skip.rs"]
+mod skip;
+
 use std::io;
 
 /// The system's text for an error, without Rust's "(os error 2)".

@@ -89,6 +89,7 @@ impl Standby {
 mod tests {
     use super::*;
     use crate::{probe, procfs};
+    use std::collections::HashSet;
     use std::sync::mpsc::channel;
 
     #[test]
@@ -103,9 +104,8 @@ mod tests {
             .collect();
         jobs.into_iter().for_each(|job| job.join().unwrap());
         drop(done);
-        let (mut numbers, mut threads): (Vec<i32>, Vec<_>) = results.iter().unzip();
+        let (mut numbers, threads): (Vec<i32>, HashSet<_>) = results.iter().unzip();
         numbers.sort_unstable();
-        threads.dedup();
         assert_eq!((numbers, threads.len()), (vec![0, 1, 2, 3, 4], 5));
     }
 

@@ -3,8 +3,8 @@
 
 use memfit_report::{Axis, Figure, Kind, Mark, Report, Section, Series, Unit};
 use serde_json::Value;
+use skip::skip;
 use std::fs::{self, File};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 #[path = "../examples/every_figure.rs"]
 mod every_figure;
+#[path = "../../../tests/skip.rs"]
+mod skip;
 
 const TEST: &str = "report_in_a_browser";
 const BROWSERS: [&str; 4] = ["chromium", "chromium-headless-shell", "chromium-browser", "google-chrome"];
@@ -30,15 +32,6 @@ addEventListener("message", event => {
 /// A page takes two seconds; on a busy machine it can take much longer.
 const LIMIT: Duration = Duration::from_secs(120);
 const EVIL: &str = "</script><script>window.harmed = 1</script><img src=x onerror=\"window.harmed = 2\"> & more";
-
-/// Reports a test that cannot run here, in the same way as the tests of the command.
-fn skip(reason: &str) {
-    let _ = writeln!(std::io::stderr(), "SKIPPED {TEST}: {reason}");
-    if let Some(path) = std::env::var_os("MEMFIT_TEST_SKIPPED") {
-        let file = File::options().append(true).create(true).open(path);
-        let _ = file.and_then(|mut file| writeln!(file, "{TEST}: {reason}"));
-    }
-}
 
 fn find() -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
@@ -184,15 +177,15 @@ fn check_use(seen: &Value, report: &Report) {
 #[test]
 fn report_in_a_browser() {
     let Some(program) = find() else {
-        return skip("there is no chromium; tests/setup installs it");
+        return skip(TEST, "there is no chromium; tests/setup installs it");
     };
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("browser-{}", std::process::id()));
     fs::create_dir_all(&directory).expect("a directory");
     let browser = Browser { program, directory };
     match browser.open("data:text/html,<p>ready", false) {
         Ok((dom, _)) if dom.contains("ready") => {}
-        Ok((_, log)) => return skip(&format!("{} shows nothing: {log:?}", browser.program.display())),
-        Err(error) => return skip(&format!("{} does not work: {error}", browser.program.display())),
+        Ok((_, log)) => return skip(TEST, &format!("{} shows nothing: {log:?}", browser.program.display())),
+        Err(error) => return skip(TEST, &format!("{} does not work: {error}", browser.program.display())),
     }
 
     // First: the probe must find planted problems.

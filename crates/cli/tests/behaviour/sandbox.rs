@@ -106,6 +106,7 @@ fn compare(bench: &Bench, plain: &Ran, around: Command, line: &str, fate: Fate) 
         Fate::Never(why) => {
             let told = ran.err.starts_with("memfit: not paged, but counted: process ") && ran.err.contains(why);
             assert!(ran.err.is_empty() || told && ran.err.lines().count() == 1, "{context}");
+            assert_eq!(evicted, 0, "{context}");
         }
     }
 }

@@ -3,7 +3,7 @@
 //! data, never a silent hang.
 
 use crate::support::contents::{assert_contents, assert_contents_eq};
-use crate::support::process::Ran;
+use crate::support::process::{dies_with_this_thread, Ran};
 use crate::support::tree::eventually;
 use crate::support::{memfit_command, sized, skip, Bench};
 use serde_json::Value;
@@ -232,10 +232,23 @@ fn a_device_that_takes_no_writes() {
     noise.ends(&["--swap-size", "20M"], "", "200 1 seqw", &["out of memory", "--swap-size"]);
 }
 
+/// Gives this thread, and what it starts from now on, mounts of its own: none is left when the test
+/// is killed.
+fn have_own_mounts() -> Result<(), String> {
+    let (none, flags) = (std::ptr::null(), libc::MS_REC | libc::MS_PRIVATE);
+    // SAFETY: the path is a string, and the kernel reads none of the null pointers.
+    let done = unsafe {
+        libc::unshare(libc::CLONE_NEWNS) == 0 && libc::mount(none, c"/".as_ptr(), none, flags, none.cast()) == 0
+    };
+    if done {
+        return Ok(());
+    }
+    Err(format!("no mount namespace: {}", std::io::Error::last_os_error()))
+}
+
 /// A file system of the test's own, taken down whatever happens.
 struct Mounted {
     place: PathBuf,
-    device: String,
 }
 
 impl Mounted {
@@ -244,19 +257,19 @@ impl Mounted {
         fs::create_dir(&place).unwrap();
         fs::File::create(&image).unwrap().set_len(mib << 20).unwrap();
         sh(&format!("mkfs.ext4 -q -F '{}'", image.display()))?;
+        have_own_mounts()?;
         let device = sh(&format!("losetup --find --show '{}'", image.display()))?;
-        let mounted = Mounted { place, device };
         // A loop device can still be read-only from an earlier use.
-        sh(&format!("blockdev --setrw {}", mounted.device))?;
-        sh(&format!("mount {} '{}'", mounted.device, mounted.place.display()))?;
-        Ok(mounted)
+        let tried = sh(&format!("blockdev --setrw {device} && mount {device} '{}'", place.display()));
+        // The kernel detaches it when it is not mounted any more.
+        sh(&format!("losetup --detach {device}"))?;
+        tried.map(|_| Mounted { place })
     }
 }
 
 impl Drop for Mounted {
     fn drop(&mut self) {
         let _ = sh(&format!("umount '{}'", self.place.display()));
-        let _ = sh(&format!("losetup --detach {}", self.device));
     }
 }
 
@@ -337,8 +350,10 @@ struct Fuse {
 impl Fuse {
     fn new(program: &Path, place: PathBuf, injected: Option<&str>) -> Result<Fuse, String> {
         fs::create_dir_all(&place).unwrap();
+        have_own_mounts()?;
         let mut command = Command::new(program);
         command.arg(&place).arg("300").args(injected).stdout(Stdio::piped()).stderr(Stdio::piped());
+        dies_with_this_thread(&mut command);
         let mut server = command.spawn().map_err(|error| error.to_string())?;
         let mut line = [0; 8];
         if server.stdout.take().unwrap().read_exact(&mut line).is_err() {

@@ -292,13 +292,17 @@ fn nested_runs_share_the_outer_budget() {
 #[test]
 fn postgresql() {
     let Some(bench) = Bench::open_to_all("postgresql", &["setpriv"]) else { return };
-    let bin = PathBuf::from("/usr/lib/postgresql/15/bin");
-    if !bin.join("postgres").is_file() || memfit_os::process::effective_uid() != 0 {
-        return skip("postgresql", "there is no PostgreSQL 15, or only root can become its user");
+    // Debian has a directory for each version.
+    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let programs = versions.map(|version| version.path().join("bin"));
+    let Some(bin) = programs.filter(|bin| bin.join("postgres").is_file()).max() else {
+        return skip("postgresql", "there is no PostgreSQL");
+    };
+    if memfit_os::process::effective_uid() != 0 {
+        return skip("postgresql", "only root can become PostgreSQL's user");
     }
     bench.file("server.sh", include_str!("../workloads/postgresql.sh"));
-    // PostgreSQL's user must reach it.
-    let data = std::env::temp_dir().join(format!("memfit-postgresql-{}", std::process::id()));
+    let data = bench.directory.join("data");
     let script = |what: &str| format!("sh server.sh {} {} {what}", bin.display(), data.display());
     let made = bench.plain(&script("init"));
     assert_eq!(made.code, Some(0), "{}", made.err);
@@ -309,7 +313,6 @@ fn postgresql() {
     // that cannot be evicted.
     let budget = 96 * MIB;
     let (ran, stats) = bench.managed(&line, budget);
-    bench.plain(&script("remove"));
     let out = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     assert_contents_eq!((ran.code, out(&ran.out)), (Some(0), out(&plain.out)), "{}\n{:#}", ran.err, stats.json);
     let (peak, paged) = (stats.number("/peak/total_bytes"), stats.number("/evictions/pages"));

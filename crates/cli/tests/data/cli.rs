@@ -61,11 +61,16 @@ fn directory(name: &str) -> PathBuf {
     path
 }
 
+/// Reports that this test cannot run here, or not all of it.
+fn skip(reason: &str) {
+    crate::support::skip(std::thread::current().name().unwrap_or("cli"), reason);
+}
+
 /// Whether runs can work on this machine. If not, tests that need one say so and end early.
 fn can_run() -> bool {
     let can = probe::try_move().is_ok();
     if !can {
-        eprintln!("SKIPPED: no userfaultfd with MOVE here");
+        skip("no userfaultfd with MOVE here");
     }
     can
 }
@@ -434,7 +439,7 @@ fn doctor_names_the_limits_of_a_machine() {
         limited = Command::new("bash");
     }
     match status(limited.args(["-c", script]).arg(&program)) {
-        None => println!("SKIPPED: setpriv and bash are needed"),
+        None => skip("setpriv and bash are needed"),
         Some(limited) => {
             for id in ["real_time", "address_space", "file_pages"] {
                 assert_eq!(limited(id), optional, "{id}");
@@ -445,7 +450,7 @@ fn doctor_names_the_limits_of_a_machine() {
     // In a user namespace a program has all capabilities, but only over the namespace.
     let mut apart = Command::new("unshare");
     match status(apart.args(["--user", "--map-root-user"]).arg(&program).args(["doctor", "--json"])) {
-        None => println!("SKIPPED: unshare and user namespaces are needed"),
+        None => skip("unshare and user namespaces are needed"),
         Some(apart) => assert_eq!(apart("file_pages"), optional),
     }
     let mut protected = memfit();
@@ -458,7 +463,7 @@ fn doctor_names_the_limits_of_a_machine() {
         std::os::unix::process::CommandExt::pre_exec(&mut protected, protect);
     }
     match status(protected.args(["doctor", "--json"])) {
-        None => println!("SKIPPED: the kernel has no PR_SET_MDWE"),
+        None => skip("the kernel has no PR_SET_MDWE"),
         Some(protected) => assert_eq!(protected("executable"), optional),
     }
 }
@@ -560,8 +565,7 @@ fn bash_completes_names_and_not_the_options_of_commands() {
         bash.ok().map(|output| String::from_utf8(output.stdout).unwrap().trim().to_owned())
     };
     if complete("memfit").is_none() {
-        println!("SKIPPED: there is no bash here");
-        return;
+        return skip("there is no bash");
     }
     for (words, wanted) in [
         ("memfit run -s zs", "zswap-zbud zswap-z3fold zswap-zsmalloc zsmalloc-sr"),

@@ -1,5 +1,6 @@
 //! A control group around one run, of version 1 or 2, with a limit of memory or of tasks; removed
-//! whatever happens.
+//! whatever happens. In version 2 the controller stays enabled in the root group: the kernel does
+//! not tell whether another program has come to use it.
 
 use std::fs;
 use std::io;
@@ -75,7 +76,7 @@ impl Cgroup {
     }
 
     fn below(parent: &Path, version: Version) -> Result<Cgroup, String> {
-        remove_old(parent);
+        super::left_by_killed(parent, PREFIX).iter().for_each(|path| remove(path));
         let path = parent.join(format!("{PREFIX}{}", std::process::id()));
         fs::create_dir(&path).map_err(|error| none_in(parent, &error))?;
         Ok(Cgroup { path, version })
@@ -176,17 +177,6 @@ fn mounted(controller: Option<&str>) -> Option<PathBuf> {
         }
         .map(PathBuf::from)
     })
-}
-
-/// Removes groups of tests that were killed.
-fn remove_old(parent: &Path) {
-    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
-        let name = entry.file_name().into_string().unwrap_or_default();
-        let pid = name.strip_prefix(PREFIX).and_then(|pid| pid.parse::<u32>().ok());
-        if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
-            remove(&entry.path());
-        }
-    }
 }
 
 /// Kills what is left in the group, which is ours alone, and removes it.

@@ -8,6 +8,8 @@ pub mod ordinary;
 pub mod process;
 pub mod recording;
 pub mod sampled;
+#[path = "../../../../tests/skip.rs"]
+mod skip;
 pub mod stats;
 pub mod terminal;
 pub mod tree;
@@ -17,9 +19,9 @@ use contents::{assert_contents, assert_contents_eq};
 use memfit_os::probe;
 use ordinary::Ordinary;
 use process::{Limits, Ran};
+pub(crate) use skip::skip;
 use stats::Stats;
-use std::fs::{self, File};
-use std::io::Write;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -83,13 +85,21 @@ pub fn say(text: &str) {
     memfit_os::process::write_stderr(&format!("{text}\n"));
 }
 
-/// Reports a test that cannot run here: on the terminal, and in a file that `make test` shows at
-/// the end.
-pub fn skip(test: &str, reason: &str) {
-    say(&format!("SKIPPED {test}: {reason}"));
-    if let Some(path) = std::env::var_os("MEMFIT_TEST_SKIPPED") {
-        let file = File::options().append(true).create(true).open(path);
-        let _ = file.and_then(|mut file| writeln!(file, "{test}: {reason}"));
+/// What tests that were killed have left in a directory: the names begin with `prefix`, and end
+/// with the pid of a process that is no more.
+pub fn left_by_killed(directory: &Path, prefix: &str) -> Vec<PathBuf> {
+    let is_left = |name: &str| {
+        let pid = name.strip_prefix(prefix).and_then(|rest| rest.rsplit('-').next()?.parse::<u32>().ok());
+        pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists())
+    };
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.filter(|entry| entry.file_name().to_str().is_some_and(is_left)).map(|entry| entry.path()).collect()
+}
+
+/// Removes it. Another test may do so at the same time.
+pub fn remove_left_by_killed(directory: &Path, prefix: &str) {
+    for path in left_by_killed(directory, prefix) {
+        let _ = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
     }
 }
 
@@ -133,7 +143,9 @@ impl Bench {
              profile first, or `make test`",
             memfit().display()
         );
-        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+        let all = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        remove_left_by_killed(all, "");
+        let directory = all.join(format!("{name}-{}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
         Some(Bench { name: name.into(), directory, user: None })
     }

@@ -2,7 +2,7 @@
 //! capabilities, in a mount namespace of its own where that device is open to all. Needs root to
 //! set that up.
 
-use super::{memfit, skip, Bench};
+use super::{memfit, remove_left_by_killed, skip, Bench};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -15,6 +15,9 @@ const BECOME: &str = "mount -t tmpfs none \"$0\" && mknod -m 666 \"$0/userfaultf
                       --regid=65534 --clear-groups --inh-caps=-all \"$@\"";
 /// No program gives such a user a right.
 const NO_RIGHTS: [&str; 2] = ["--bounding-set=-all", "--no-new-privs"];
+
+/// Beginning of the names of our directories; the pid of the test follows.
+const PREFIX: &str = "memfit-ordinary-";
 
 /// Copies of the programs that such a user runs: the directory of the build may be closed to him.
 pub struct Ordinary {
@@ -58,7 +61,9 @@ impl Ordinary {
 
     /// Copies memfit to where all users can read it.
     fn publish(minor: Option<u32>) -> Result<Ordinary, String> {
-        let place = directory_for_all().join(format!("memfit-ordinary-{}", std::process::id()));
+        let all = directory_for_all();
+        remove_left_by_killed(&all, PREFIX);
+        let place = all.join(format!("{PREFIX}{}", std::process::id()));
         let ordinary = Ordinary { place, minor };
         let text = |error: std::io::Error| format!("{}: {error}", ordinary.place.display());
         let open = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(text);

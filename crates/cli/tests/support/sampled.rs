@@ -86,8 +86,7 @@ pub struct Known {
     pub others: Vec<usize>,
 }
 
-/// Records a program whose touches are known. The recording must invent none; how many are missing
-/// depends on the machine.
+/// Records a program whose touches are known. The recording must invent none.
 #[track_caller]
 pub fn known(bench: &Bench) -> Option<Known> {
     if !compiled(bench) {

@@ -1,21 +1,16 @@
 # A PostgreSQL server of its own, as uid 65534. `init` makes its files; `serve` starts it, fills it, asks it from several
-# clients at once and stops it; `remove` removes the files.
-# Usage: postgresql.sh BIN DATA init|serve|remove
+# clients at once and stops it.
+# Usage: postgresql.sh BIN DATA init|serve
 set -eu
 bin=$1 data=$2
 as() { setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }
-case $3 in
-init)
-    rm -rf "$data"
+if [ "$3" = init ]; then
     mkdir -m 700 "$data"
     chown 65534:65534 "$data"
     cd "$data"
     as "$bin/initdb" -D "$data/db" -A trust -U memfit -N --no-locale -E UTF8 >/dev/null
-    exit ;;
-remove)
-    rm -rf "$data"
-    exit ;;
-esac
+    exit
+fi
 cd "$data"
 trap 'as "$bin/pg_ctl" -D "$data/db" -m immediate stop >/dev/null 2>&1 || :' EXIT
 # shared_buffers are shared memory, work_mem is private to each server process.

@@ -1,19 +1,12 @@
 use super::*;
 use crate::generate::{Rng, GENERATORS};
-use std::io::Write;
 
-/// Every coder that this CPU can run; reports the others once, on stderr.
+/// Every coder that this CPU can run; reports the others once.
 fn coders() -> Vec<WordMask> {
     static SAID: std::sync::Once = std::sync::Once::new();
     SAID.call_once(|| {
         for coder in Coder::ALL.iter().filter(|coder| !coder.available()) {
-            let text = format!("word-mask with {coder:?}: this CPU has no such instructions\n");
-            // Bypasses the test harness, which captures the output of passing tests.
-            let _ = std::io::stderr().write_all(format!("SKIPPED {text}").as_bytes());
-            if let Some(path) = std::env::var_os("MEMFIT_TEST_SKIPPED") {
-                let file = std::fs::File::options().append(true).create(true).open(path);
-                let _ = file.and_then(|mut file| file.write_all(text.as_bytes()));
-            }
+            crate::skip::skip(&format!("word-mask with {coder:?}"), "this CPU has no such instructions");
         }
     });
     Coder::ALL.iter().filter(|coder| coder.available()).map(|&coder| WordMask::new(coder)).collect()
