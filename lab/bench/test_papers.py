@@ -338,6 +338,10 @@ class Rounds(WithContext):
         both = cli.added(self.Paper, {**four, "facts": here}, {**two, "facts": here})
         self.assertEqual([(s["verdict"], s["agree"]) for s in both["statements"]], [(HOLDS, "6 of 6")])
         self.assertEqual((both["rounds"], [c["rounds"] for c in both["cells"]]), (6, [4, 1]))
+        self.assertEqual((four["series"], both["series"]), (1, 2))
+        old = {key: value for key, value in four.items() if key != "series"}
+        for unknown in (old, {**old, "series": None}):
+            self.assertIsNone(cli.added(self.Paper, {**unknown, "facts": here}, {**two, "facts": here})["series"])
         self.assertIsNone(cli.added(self.Paper, {**four, "facts": here}, {**two, "facts": there}))
         failed = {**two, "facts": here, "cells": [{**two["cells"][0], "status": "wrong", "why": "page 3"}, two["cells"][1]]}
         both = cli.added(self.Paper, {**four, "facts": here}, failed)
@@ -420,6 +424,30 @@ class Rendering(unittest.TestCase):
         self.assertIn("What does not hold", over)
         self.assertIn("(cervera.md) | live |", over)
         self.assertIn("(cervera.md) | simulated | 0 | 1 |", over)
+
+    def test_the_page_tells_that_rounds_were_added(self):
+        m = cli.PAPERS[0]
+        page = lambda **more: " ".join(render.paper_page(m, {**self.part(m), **more}).split())
+        self.assertIn("All rounds are of one series.", page(series=1))
+        self.assertIn("The rounds are of 2 series: who adds rounds to results (`--add`)", page(series=2))
+        for unknown in (page(), page(series=None)):
+            self.assertIn("was not recorded: who adds rounds to results (`--add`)", unknown)
+
+    def test_simulated_costs_stand_in_the_rows_of_their_schemes(self):
+        numbers = {"cost(Stylo zram)": 64.2, "cost(Stylo storage)": 141.0, "to storage(Stylo zswap)": 0.0}
+        part = {"numbers": numbers, "recorded": {"numbers": {}}}
+        beside = simulated.Simulated(part, 1, han.own)
+        tables = {t.title[:4]: "\n".join(render.compared_table(t, {}, [], beside)) for t in han.TABLES}
+        self.assertIn("| zram alone (live: with a swap tier) | 64.20 |", tables["Cost"])
+        self.assertIn("| storage alone | 141.00 |", tables["Cost"])
+        self.assertIn("| zswap | 0 |", tables["Page"])
+
+    def test_rows_that_are_only_simulated_are_shown(self):
+        for rows, prefix in ((tuduce.NS2_PRINTED, "ns2"), (tuduce.QSIM_PRINTED, "qsim")):
+            shown = [t.rows for t in tuduce.TABLES if f"{prefix} {rows[0]}" in t.rows]
+            self.assertEqual(shown, [tuple(f"{prefix} {row}" for row in rows)])
+            for row in rows:
+                self.assertIn(f"speedup({prefix} {row})", tuduce.PUBLISHED)
 
     def test_published_beside_own_only_where_there_is_any(self):
         t = shape.Table(

@@ -129,12 +129,12 @@ def run_paper(ctx, module, rounds, deadline):
         "source": module.SOURCE,
         "quick": ctx.quick,
         "rounds": rounds,
+        "series": 1,
         "restrained": restrained,
         "complete": complete,
         "seconds": time.monotonic() - began,
         "absent": sorted({c.scheme for c in cells if not ctx.has(c.scheme)}),
         "numbers": numbers,
-        "published": module.PUBLISHED,
         "cells": list(summaries.values()),
         **judged(module, numbers),
     }
@@ -164,6 +164,8 @@ def added(module, before, part):
     return {
         **part,
         "rounds": len(numbers),
+        # Results of an older bench do not tell theirs.
+        "series": before["series"] + part["series"] if before.get("series") else None,
         "seconds": before["seconds"] + part["seconds"],
         "complete": part["complete"] and len(numbers) >= shape.ROUNDS,
         "absent": sorted({*before["absent"], *part["absent"]}),
@@ -183,6 +185,7 @@ def of_round(module, runs, k):
 def judged(module, rounds):
     """By the numbers of each round."""
     return {
+        "published": module.PUBLISHED,
         "statements": [shape.judge(s, rounds, module.EXPLAINED) for s in module.STATEMENTS],
         "tables": {t.title: shape.compared(t, module.PUBLISHED, shape.medians(rounds)) for t in module.TABLES},
     }

@@ -12,7 +12,7 @@ METHOD = os.path.join(os.path.dirname(os.path.abspath(__file__)), "method.md")
 JUDGED = (
     "Numbers are medians over the rounds [least..greatest]. In each round every configuration runs once. A comparison of two"
     " numbers is decided if the rounds agree: all of 6 to 8, all but one of 9 to 11. Chance alone, with even odds, brings that"
-    " about in less than 5 of 100 cases. A statement holds if all of its comparisons do. It does not hold if one is decided against"
+    " about in less than 5 of 100 cases, for each comparison by itself: of many, some are decided by chance. A statement holds if all of its comparisons do. It does not hold if one is decided against"
     " it. Else it is undecided."
 )
 
@@ -201,10 +201,19 @@ def paper_page(module, part, simulated=None, has_figure=False):
     return "\n".join(out)
 
 
+def series(part):
+    """Of how many series the rounds are: whether there is another one was decided with the results of the last one at hand."""
+    n = part.get("series")
+    if n == 1:
+        return "All rounds are of one series."
+    more = "who adds rounds to results (`--add`) has more than 5 cases of 100"
+    return f"The rounds are of {n} series: {more}." if n else f"Of how many series the rounds are was not recorded: {more}."
+
+
 def live(module, part):
     out = ["## Live", "", filled(facts_line(part["facts"])), ""]
     out += [filled(f"Setting. {module.SETTING}" + (f" Machine: {part['restrained']}." if part.get("restrained") else "")), ""]
-    out += [filled(f"{told(counts(part['statements']))} {JUDGED}"), ""]
+    out += [filled(f"{told(counts(part['statements']))} {JUDGED} {series(part)}"), ""]
     if part["quick"]:
         out += ["**Small sizes (`--quick`): a test of the bench, not a measurement.**", ""]
     if not part["complete"]:

@@ -87,7 +87,8 @@ impl Result<'_> {
 }
 
 /// Simulates these papers, with `plan`'s seed and as many after it as `seeds` says, and the
-/// recordings of their programs on `threads` threads. Pages of `files` are measured in addition to
+/// recordings of their programs on `threads` threads. Statements are judged by the numbers with six
+/// digits, as they are saved. Pages of `files` are measured in addition to
 /// generated ones. Calls `progress` with the number of simulations done and of all.
 pub fn run<'a>(
     papers: &[&'a Paper],
@@ -107,7 +108,7 @@ pub fn run<'a>(
         let plan = Plan { seed: plan.seed + seed, ..*plan };
         let before = of_a_seed * seed as usize;
         let runs = simulate_all(&jobs(&plan), threads, &|done| progress(before + done, all));
-        by_seed.iter_mut().zip(papers).for_each(|(seeds, paper)| seeds.push((paper.derive)(&plan, &runs)));
+        by_seed.iter_mut().zip(papers).for_each(|(seeds, paper)| seeds.push((paper.derive)(&plan, &runs).rounded()));
     }
     let real = simulate_all(&real, threads, &|done| progress(of_a_seed * seeds as usize + done, all));
     let of = |(paper, seeds): (&&'a Paper, Vec<Numbers>)| {
@@ -119,7 +120,7 @@ pub fn run<'a>(
         let recordings: Vec<Recording> = recordings.of(paper).cloned().collect();
         let recorded = match recordings.is_empty() {
             true => Numbers::new(),
-            false => (paper.derive)(&recorded::live(paper, plan), &real).without(paper.recorded.without),
+            false => (paper.derive)(&recorded::live(paper, plan), &real).without(paper.recorded.without).rounded(),
         };
         Result { paper, numbers, seeds, more, recorded, recordings }
     };

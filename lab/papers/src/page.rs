@@ -3,7 +3,7 @@
 use crate::recorded::Recording;
 use crate::statement::{Statement, Verdict};
 use crate::Chart;
-use crate::{Plan, Result};
+use crate::{Paper, Plan, Result};
 use memfit_report::{Cell, Column, Report, Section, Table, Unit};
 
 const SAYS: &str =
@@ -94,7 +94,7 @@ fn section(result: &Result<'_>) -> Section {
     };
     let mut text = vec![format!("{}.", paper.source), paper.setting.into()];
     text.extend(paper.differs.iter().map(|text| (*text).to_owned()));
-    text.extend(of_recordings(result).into_iter().map(str::to_owned));
+    text.extend(of_recordings(paper, !result.recordings.is_empty()).into_iter().map(str::to_owned));
     let published = paper.published();
     let charts = (paper.charts)();
     let figures = charts.iter().chain(&result.more);
@@ -104,11 +104,11 @@ fn section(result: &Result<'_>) -> Section {
     Section { title: paper.title.into(), text, tables, figures: figures.collect() }
 }
 
-/// Notes about the recordings of a paper.
-pub(crate) fn of_recordings<'a>(result: &Result<'a>) -> Vec<&'a str> {
-    match result.recordings.is_empty() {
-        true => vec![NONE],
-        false => [RECORDED].into_iter().chain(result.paper.recorded.differs.iter().copied()).collect(),
+/// Notes about the recordings of a paper, if there are `any`.
+pub(crate) fn of_recordings(paper: &Paper, any: bool) -> Vec<&'static str> {
+    match any {
+        false => vec![NONE],
+        true => [RECORDED].into_iter().chain(paper.recorded.differs.iter().copied()).collect(),
     }
 }
 

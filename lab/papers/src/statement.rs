@@ -85,6 +85,14 @@ impl Numbers {
         names.into_iter().try_fold(true, |all, name| inside(name).map(|inside| all && inside))
     }
 
+    /// To six significant digits: what the processor rounds otherwise makes no difference.
+    #[must_use]
+    pub fn rounded(mut self) -> Numbers {
+        let rounded = |value: f64| format!("{value:.5e}").parse().expect("a number");
+        self.0.values_mut().for_each(|value| *value = rounded(*value));
+        self
+    }
+
     /// Removes the numbers whose names begin with one of these texts.
     #[must_use]
     pub fn without(mut self, begins: &[&str]) -> Numbers {
@@ -312,6 +320,12 @@ mod tests {
         assert_eq!(n.less(&["a"], &["d"]), None);
         assert_eq!((n.rising(&["a", "b", "c"]), n.rising(&["a", "c", "b"])), (Some(true), Some(false)));
         assert_eq!((n.within(&["a", "b"], 1.0, 2.0), n.within(&["c"], 1.0, 2.0)), (Some(true), Some(false)));
+    }
+
+    #[test]
+    fn numbers_have_six_digits() {
+        let rounded = |value| Numbers::of([("x", value)]).rounded().get("x").unwrap();
+        assert_eq!([1.0 / 3.0, 123_456_789.0, 0.0, -2.5e-7].map(rounded), [0.333_333, 123_457_000.0, 0.0, -2.5e-7]);
     }
 
     #[test]

@@ -31,8 +31,13 @@ fn to(factor: f64) -> RangeInclusive<f64> {
     1.0 / factor..=factor
 }
 
-const GROWS: &str = "The area gets one zone at a look. Until it has its size, some pages go to the disk, and each comes back from there by a \
-    seek of its own: in some runs that takes most of the time.";
+const ORDER: &str = "The seed draws the order in which agents leave. With some orders those of a page leave soon after each other, and plain \
+    swap reads few pages: it takes up to 24 times as long with one seed as with another. The less it reads, the smaller is the gain.";
+const LIKE_1: &str = "With 1.7 and 1.9 GB it is so with every seed. 2.6 GB are far too large for 1.5 GB as well: the two gains differ little, and \
+    which is larger depends on the order in which agents leave, which the seed draws.";
+const AT_MOST: &str = "A fixed area is an upper bound here and no reservation: the pool takes a zone when pages need it, and frees an empty one at \
+    once. An area that is larger than that of the adaptive run takes no memory from the program, and the times are equal. A smaller one \
+    holds less.";
 const FITS: &str = "The area holds nearly all that does not fit, so that little is read from the disk any more: what is left is the codec. What \
     else cost time in the paper's runs with compression is not known.";
 const ALL_BACK: &str = "With compression NS2 gains all that it loses without, and by the fit it loses more with a small shortage than is printed. In \
@@ -136,12 +141,22 @@ pub static STATEMENTS: &[Statement] = &[
         "Tables 1 and 2",
         "without compression SMV is slower by as much as printed, from 87 to 73 % of its memory (to a half)",
         "67 to 1465 (Pentium 4), 29 to 678 (G5)",
-        &["slowdown(smv 87)", "slowdown(smv 73)", "slowdown(smv g5 87)", "slowdown(smv g5 73)"],
+        &[
+            "slowdown(smv 87)",
+            "slowdown(smv 78)",
+            "slowdown(smv 75)",
+            "slowdown(smv 73)",
+            "slowdown(smv g5 87)",
+            "slowdown(smv g5 78)",
+            "slowdown(smv g5 75)",
+            "slowdown(smv g5 73)",
+        ],
         |n| {
             let of = |name: &'static str| SMV[2..].iter().map(move |percent| format!("slowdown({name} {percent})"));
             as_printed(n, of("smv").chain(of("smv g5")), to(1.5))
         },
-        "With 75 and 73 % of the memory the printed time grows by less than here.",
+        "From 78 to 75 % of the memory the printed slowdown grows by 22 % (Pentium 4) and 15 % (G5), here by 48 %. So it is 1.5 times the \
+         printed one with 75 %, and on the G5 with 73 %. Down to 78 % it is within a third.",
     ),
     Statement::new(
         "Tables 1 and 2",
@@ -241,15 +256,31 @@ pub static STATEMENTS: &[Statement] = &[
         "Table 5",
         "the gain grows from 1.3 to 1.9 GB",
         "29.47 47.85 55.76",
-        &["speedup(qsim 1.3 1)", "speedup(qsim 1.7 1)", "speedup(qsim 1.9 1)"],
+        &[
+            "speedup(qsim 1.3 1)",
+            "speedup(qsim 1.7 1)",
+            "speedup(qsim 1.9 1)",
+            "without(qsim 1.3 1)",
+            "without(qsim 1.7 1)",
+            "without(qsim 1.9 1)",
+        ],
         |n| n.rising(&["speedup(qsim 1.3 1)", "speedup(qsim 1.7 1)", "speedup(qsim 1.9 1)"]),
-        GROWS,
+        ORDER,
     ),
     Statement::new(
         "Table 5",
         "with more RAM it is smaller",
         "20.49 < 47.85, 41.22 < 55.76, 40.05 < 52.19",
-        &["speedup(qsim 1.7 1.5)", "speedup(qsim 1.7 1)", "speedup(qsim 1.9 1.5)", "speedup(qsim 1.9 1)"],
+        &[
+            "speedup(qsim 1.7 1.5)",
+            "speedup(qsim 1.7 1)",
+            "speedup(qsim 1.9 1.5)",
+            "speedup(qsim 1.9 1)",
+            "speedup(qsim 2.6 1.5)",
+            "speedup(qsim 2.6 1)",
+            "without(qsim 2.6 1.5)",
+            "without(qsim 2.6 1)",
+        ],
         |n| {
             Some(
                 n.rising(&["speedup(qsim 1.7 1.5)", "speedup(qsim 1.7 1)"])?
@@ -257,7 +288,7 @@ pub static STATEMENTS: &[Statement] = &[
                     && n.rising(&["speedup(qsim 2.6 1.5)", "speedup(qsim 2.6 1)"])?,
             )
         },
-        GROWS,
+        LIKE_1,
     ),
     Statement::new(
         "Table 5",
@@ -285,7 +316,8 @@ pub static STATEMENTS: &[Statement] = &[
             n.all_within(["1.3", "1.7", "1.9", "2.6"].iter().flat_map(|size| fixed(&format!("qsim {size} 1"))), NO_WORSE)
         },
         "",
-    ),
+    )
+    .put_in(AT_MOST),
     Statement::new(
         "Fig. 5",
         "rand: no fixed area is much better than the adaptive one (a sixth)",
@@ -295,17 +327,14 @@ pub static STATEMENTS: &[Statement] = &[
             n.all_within(RAND.iter().flat_map(|size| fixed(&format!("rand {size} 7"))), NO_WORSE)
         },
         "",
-    ),
-    Statement::new(
+    )
+    .put_in(AT_MOST),
+    Statement::cannot(
         "Section 4",
         "shrinking above 3 zones is as good as above 4 (to a tenth)",
         "the same",
-        &["shrink3(qsim 1.3 1)", "shrink3(qsim 1.7 1)", "shrink3(qsim 1.9 1)", "shrink3(qsim 2.6 1)"],
-        |n| {
-            let names = ["shrink3(qsim 1.3 1)", "shrink3(qsim 1.7 1)", "shrink3(qsim 1.9 1)", "shrink3(qsim 2.6 1)"];
-            n.within(&names, 0.9, 1.1)
-        },
-        "The reason was not found.",
+        "No run decides between the two. The area of qsim has at most 2.3 free zones (first seed), so that neither threshold takes effect, and \
+         the times are equal with every size and seed.",
     ),
     Statement::new(
         "Fig. 6",
@@ -374,7 +403,7 @@ pub static STATEMENTS: &[Statement] = &[
             };
             Some(of("1.3")? > 40.0 && of("1.7")? > 40.0)
         },
-        GROWS,
+        "",
     ),
     Statement::new(
         "Table 8",
