@@ -462,7 +462,10 @@ pub struct StatArgs {
     /// Print JSON, an array with one object a tree
     #[arg(long)]
     pub json: bool,
-    /// List the running processes of each tree, too
+    /// List the running processes of each tree, too, the largest first
+    ///
+    /// FAULTS and EVICTED count from the beginning of the run: EVICTED is the size of all pages
+    /// that left the process, each as often as it left.
     #[arg(short, long)]
     pub processes: bool,
 }

@@ -112,7 +112,9 @@ fn wait(tree: &Tree, pid: i32) -> Result<String, Trouble> {
         if let Some(line) = line(pid, &told)? {
             return Ok(line);
         }
-        if told.standing != last {
+        // The pager gives up, too, when none of those before it moves.
+        let queued = matches!(told.standing, Standing::Leaving { queued: true, .. });
+        if queued || told.standing != last {
             (last, since) = (told.standing, Instant::now());
         } else if since.elapsed() > PATIENCE {
             return Err(Trouble::Other("no page has moved for 15 s: it may be stopped. The order stands".into()));
@@ -187,7 +189,7 @@ mod tests {
         assert!(back.ends_with("/s; 1 MiB found no room and come when they are touched"), "{back}");
         let back = said(Standing::Returned { pages: 256, left_out: 0, on_trial: 512, ms: 0 }).unwrap().unwrap();
         assert!(back.ends_with("/s; 2 MiB stay outside as a trial and come when they are touched"), "{back}");
-        assert_eq!(said(Standing::Leaving { pages: 3 }), Ok(None));
+        assert_eq!(said(Standing::Leaving { pages: 3, queued: false }), Ok(None));
         let trouble = |standing| match said(standing) {
             Err(Trouble::Other(why)) => why,
             other => panic!("{other:?}"),

@@ -94,7 +94,7 @@ fn aligned<const N: usize>(rows: &[[String; N]], texts: impl Iterator<Item = Str
     out
 }
 
-/// The running processes of a tree, the largest first.
+/// The running processes of a tree, the largest first, as far as the pager has told them.
 fn processes(stats: &Stats) -> String {
     let mut running: Vec<&Process> = stats.processes.iter().filter(|process| process.running).collect();
     running.sort_by_key(|process| std::cmp::Reverse(process.resident_bytes));
@@ -105,7 +105,11 @@ fn processes(stats: &Stats) -> String {
         [p.pid.to_string(), resident, peak, faults, bytes(p.evicted_pages * 4096)]
     }));
     let names = running.iter().map(|process| process.title());
-    aligned(&rows, std::iter::once("PROCESS".to_owned()).chain(names))
+    let mut text = aligned(&rows, std::iter::once("PROCESS".to_owned()).chain(names));
+    if let Some(more @ 1..) = stats.processes_left_out {
+        let _ = writeln!(text, "  and {more} smaller");
+    }
+    text
 }
 
 fn row(pid: &str, stats: &Stats) -> [String; 9] {
@@ -151,6 +155,8 @@ mod tests {
         let lines: Vec<String> = text.lines().map(words).collect();
         assert_eq!(lines[0], "PID RESIDENT PEAK FAULTS EVICTED PROCESS");
         assert_eq!(lines[1..], ["8 1.0G 0B 5 1.0M large", "7 1.0M 2.0M - 0B small"]);
+        let many = Stats { processes_left_out: Some(9), ..Stats::default() };
+        assert!(processes(&many).ends_with("PROCESS\n  and 9 smaller\n"));
         // A terminal cuts it, a pipe does not.
         let long = Stats { command: vec!["x".repeat(60), "end".into()], ..Stats::default() };
         let text = table(&[("7".into(), long)]);

@@ -198,7 +198,8 @@ pub enum Step {
 pub enum Trouble {
     /// What is resident cannot be taken away at the moment.
     Short,
-    /// Neither the pool nor the swap tier takes a page.
+    /// Neither the pool nor the swap tier takes a page, or those that are resident are at their
+    /// floor.
     Hopeless,
 }
 
@@ -238,6 +239,8 @@ enum Next {
 #[derive(Debug, Default)]
 pub(crate) struct Driver {
     next: Next,
+    /// Tick at which this round began.
+    pub(crate) round_began: u64,
     /// The last step; `None` before the first one.
     last: Option<Step>,
     /// Where the round goes on when the pool has become smaller.
@@ -382,6 +385,7 @@ impl Core {
 
     /// Begins a round, or lets reclaim sleep.
     fn begin(&mut self, tick: u64, seen: Seen) -> Option<Step> {
+        self.driver.round_began = tick;
         self.advance_leaving(tick);
         self.pool_control.busy = seen.cpus_full && seen.tier_writable && !seen.tier_slow;
         let driver = &mut self.driver;
@@ -534,7 +538,9 @@ impl Driver {
         if !self.stuck {
             return None;
         }
-        let hopeless = far_over && !seen.tier_has_space && self.was_full(tick, FULL_MS);
+        // At their floor the resident pages no longer fill the pool, which may have room.
+        let takes_none = self.was_full(tick, FULL_MS) || self.pressed && seen.evicts;
+        let hopeless = far_over && !seen.tier_has_space && takes_none;
         self.hopeless_windows = if hopeless { self.hopeless_windows + 1 } else { 0 };
         if self.short_windows == SHORT_WINDOWS {
             return Some(Trouble::Short);

@@ -54,7 +54,8 @@ pub struct WorkingSet {
 pub struct ProcessReclaim {
     /// Pages that have left the process so.
     pub pages: u64,
-    /// Tick of [`Core::next_step`] at which it began; `None` while it waits for that.
+    /// Tick of [`Core::next_step`] at which its first pages were chosen; `None` while it waits for
+    /// that, perhaps because others leave first.
     pub begun: Option<u64>,
     /// Tick at which it ended: all that can leave is compressed or written.
     pub ended: Option<u64>,
@@ -67,6 +68,8 @@ pub struct ProcessReclaim {
     last: Option<u32>,
     /// It ended because no page moved any more: it is stopped or traced, for instance.
     pub gave_up: bool,
+    /// Pages in memory when it ended.
+    stayed: u64,
     /// Pages at the last gain, and its tick.
     gained: Option<(u64, u64)>,
     /// Tick at which the last pass ended.
@@ -201,6 +204,11 @@ impl Core {
             let max_pages = max_pages.min(self.staging.room(self.table.proc(proc).area) as usize);
             let runs = if max_pages == 0 { Vec::new() } else { self.next_runs(proc, max_pages) };
             let victims = self.claim(proc, &runs, max_pages);
+            let began = self.driver.round_began;
+            let reclaim = self.table.proc_mut(proc).reclaim.as_mut();
+            if let Some(reclaim) = reclaim.filter(|of| !victims.is_empty() || of.next == u64::MAX) {
+                reclaim.begun.get_or_insert(began);
+            }
             if !victims.is_empty() {
                 return Some((proc, victims));
             }
@@ -275,14 +283,19 @@ impl Core {
     /// pages in memory, unless a process leaves already. One in the background that has more
     /// outside than in memory gives its pages like the others (Han et al.,
     /// `Reclaim_Efficiency_Estimator`, which would kill it), and so does one of which nothing left
-    /// the last time. One that is held leaves once: what it has then is shared, or cannot leave.
+    /// the last time, until it has grown. One that is held leaves once: what it has then is shared,
+    /// or cannot leave.
     pub(crate) fn let_background_leave(&mut self) {
         if self.tunables.scheme.reclaim.per_process == 0 || self.a_process_gives() {
             return;
         }
-        let may_again = |reclaim: ProcessReclaim| reclaim.ended.is_some() && !reclaim.gave_up && reclaim.pages > 0;
-        let in_background =
-            |of: &Process| of.background && of.present_pages > of.out_pages && of.reclaim.is_none_or(may_again);
+        let may_again = |of: &Process, reclaim: ProcessReclaim| {
+            let has_more = reclaim.pages > 0 || of.present_pages >= reclaim.stayed + WORTH_PAGES;
+            reclaim.ended.is_some() && !reclaim.gave_up && has_more
+        };
+        let in_background = |of: &Process| {
+            of.background && of.present_pages > of.out_pages && of.reclaim.is_none_or(|last| may_again(of, last))
+        };
         let pays =
             |of: &Process| of.present_pages > WORTH_PAGES && (in_background(of) || of.held && of.reclaim.is_none());
         let all = self.table.procs.iter().enumerate();
@@ -296,7 +309,6 @@ impl Core {
         let mut newest = 0;
         for i in 0..self.leaving.len() {
             let Some(reclaim) = &mut self.table.proc_mut(self.leaving[i]).reclaim else { continue };
-            reclaim.begun.get_or_insert(tick);
             let (_, gained_at) = *reclaim.gained.insert(match reclaim.gained {
                 Some(gained) if gained.0 == reclaim.pages => gained,
                 _ => (reclaim.pages, tick),
@@ -337,6 +349,7 @@ impl Core {
         let done = reclaim.last.is_some_and(|last| !staged(last)) && self.staging.release(area, RELEASED);
         if done || give_up {
             (reclaim.ended, reclaim.gave_up) = (Some(tick), !done);
+            reclaim.stayed = self.table.proc(proc).present_pages;
         }
         self.table.proc_mut(proc).reclaim = Some(reclaim);
         reclaim.ended.is_some()

@@ -431,6 +431,16 @@ fn the_run_is_hopeless_when_nothing_takes_a_page_far_over_the_budget() {
     assert_eq!(hopeless(Seen { level: Level::Over, ..NONE }, true), []);
 }
 
+/// They fill the pool no further, which may have room.
+#[test]
+fn the_run_is_hopeless_when_the_resident_pages_are_at_their_floor() {
+    let hopeless = |seen: Seen| Caller::new(1 << 20, 10).in_vain(seen, 300);
+    assert_eq!(hopeless(NONE), [Trouble::Hopeless; 2]);
+    assert_eq!(hopeless(Seen { tier_has_space: true, ..NONE }), [], "the tier takes pages of the pool");
+    assert_eq!(hopeless(Seen { level: Level::Over, ..NONE }), []);
+    assert_eq!(hopeless(Seen { unmanaged: 1 << 20, ..NONE }), [], "others are resident");
+}
+
 #[test]
 fn only_hopeless_times_in_a_row_end_a_run() {
     let mut caller = Caller::new(4096, 2000);

@@ -391,6 +391,25 @@ fn a_background_process_of_which_nothing_leaves_spares_nobody() {
     assert!(run.left.iter().any(|&(proc, _)| proc == others), "{:?}", run.core.process_reclaim(background));
 }
 
+/// It was told to leave when nothing of it could.
+#[test]
+fn a_background_process_that_has_grown_leaves_again() {
+    for (grown, first) in [(255, 1), (256, 0)] {
+        let mut run = Run::with_staging(1024);
+        let both = [run.process(0..300), run.process(1000..3000)];
+        let background = both[0];
+        run.stuck = (0..300).collect();
+        run.core.set_background(background, true);
+        run.core.reclaim_process(background);
+        assert!(run.until_sleep(2000));
+        let done = run.core.process_reclaim(background).unwrap();
+        assert!(done.ended.is_some() && done.pages == 0 && !done.gave_up, "{done:?}");
+        (300..300 + grown).for_each(|page| assert!(run.core.adopt(background, Page(page), false)));
+        short(&mut run, Level::BelowLow);
+        assert_eq!(run.left.first().map(|&(proc, _)| proc), Some(both[first]), "{grown} pages");
+    }
+}
+
 /// Load control lets it wait: then it touches none of its pages.
 #[test]
 fn a_held_process_leaves_first_and_is_no_victim() {
@@ -473,4 +492,19 @@ fn a_process_that_waits_for_others_does_not_give_up() {
     for (process, pages) in [(first, 640), (second, 64)] {
         assert_eq!(run.core.process_reclaim(process).map(|done| (done.pages, done.gave_up)), Some((pages, false)));
     }
+}
+
+#[test]
+fn a_process_begins_when_its_first_pages_are_chosen() {
+    let mut run = Run::with_staging(1024);
+    let (first, second, empty) = (run.process(0..640), run.process(0..64), run.process(0..0));
+    [first, second, empty].into_iter().for_each(|process| run.core.reclaim_process(process));
+    assert!(!run.until_sleep(20));
+    let begun = |run: &Run, process| run.core.process_reclaim(process).and_then(|reclaim| reclaim.begun);
+    assert_eq!([first, second].map(|process| begun(&run, process)), [Some(100), None]);
+    assert!(run.until_sleep(2000));
+    let ended = run.core.process_reclaim(first).unwrap().ended;
+    assert!(begun(&run, second) > Some(100) && begun(&run, second) <= ended, "{:?}", run.core.process_reclaim(second));
+    let (begun, ended) = (begun(&run, empty), run.core.process_reclaim(empty).unwrap().ended);
+    assert!(begun.is_some() && begun <= ended, "{begun:?} {ended:?}");
 }

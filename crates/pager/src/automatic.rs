@@ -78,10 +78,9 @@ impl UseSampler {
             true => living.iter().filter_map(|client| Some((client.pid, proctree::read_stat(client.pid)?))).collect(),
             false => HashMap::new(),
         };
-        let foreground: HashSet<i32> =
-            stats.values().filter(|stat| stat.in_foreground()).map(|stat| stat.tty_nr).collect();
+        let jobs = Jobs::of(&stats, proctree::read_stat);
         for client in living {
-            let job = stats.get(&client.pid).is_some_and(|stat| is_background_job(stat, &foreground));
+            let job = stats.get(&client.pid).is_some_and(|stat| jobs.is_background(stat));
             let idle = self.which.idle.is_some_and(|least| self.idle(client, now) >= least);
             match (job || idle, client.standing.load(Relaxed) != FOREGROUND) {
                 (true, false) => background::leave(shared, client, TOLD_TO_WAIT, By::Rule),
@@ -109,11 +108,39 @@ impl UseSampler {
     }
 }
 
-/// A job that is not in the foreground of its terminal, while another one of the tree is: where
-/// none is, nobody would gain by it. The shell itself, which leads the session, is no job.
-fn is_background_job(stat: &ProcStat, foreground: &HashSet<i32>) -> bool {
-    let is_job = stat.tty_nr != 0 && stat.session != stat.pid;
-    is_job && !stat.in_foreground() && foreground.contains(&stat.tty_nr)
+/// What is in the foreground of terminals.
+#[derive(Debug, Default)]
+struct Jobs {
+    /// Terminals with a process of the tree in the foreground.
+    terminals: HashSet<i32>,
+    /// Ancestors of such processes on the same terminal.
+    ancestors: HashSet<i32>,
+}
+
+impl Jobs {
+    /// `read`: for processes of which the tree has no stub.
+    fn of(stats: &HashMap<i32, ProcStat>, read: impl Fn(i32) -> Option<ProcStat>) -> Jobs {
+        let mut jobs = Jobs::default();
+        for stat in stats.values().filter(|stat| stat.in_foreground()) {
+            jobs.terminals.insert(stat.tty_nr);
+            let mut pid = stat.ppid;
+            while !jobs.ancestors.contains(&pid) {
+                let parent = stats.get(&pid).cloned().or_else(|| read(pid));
+                let Some(parent) = parent.filter(|parent| parent.tty_nr == stat.tty_nr) else { break };
+                jobs.ancestors.insert(pid);
+                pid = parent.ppid;
+            }
+        }
+        jobs
+    }
+
+    /// A job that is not in the foreground of its terminal, while another one of the tree is: where
+    /// none is, nobody would gain by it. A shell that leads its session is no job. Nor is an
+    /// ancestor of what is in the foreground: another shell, or a debugger, waits for its child.
+    fn is_background(&self, stat: &ProcStat) -> bool {
+        let is_job = stat.tty_nr != 0 && stat.session != stat.pid && !self.ancestors.contains(&stat.pid);
+        is_job && !stat.in_foreground() && self.terminals.contains(&stat.tty_nr)
+    }
 }
 
 #[cfg(test)]
@@ -121,6 +148,12 @@ mod tests {
     use super::*;
 
     const MS: Duration = Duration::from_millis(1);
+
+    /// Of a process with this session, terminal, process group and foreground group.
+    fn stat(pid: i32, ppid: i32, [session, tty_nr, pgrp, tpgid]: [i32; 4]) -> ProcStat {
+        let text = format!("{pid} (job) S {ppid} {pgrp} {session} {tty_nr} {tpgid} 0 {}", "0 ".repeat(14));
+        proctree::parse_stat(&text).unwrap()
+    }
 
     #[test]
     fn who_runs_or_waits_for_pages_is_not_idle() {
@@ -137,16 +170,36 @@ mod tests {
 
     #[test]
     fn jobs_are_in_the_background_of_others_of_the_tree() {
-        let of_session = |session, tty_nr, pgrp, tpgid| {
-            let text = format!("7 (job) S 1 {pgrp} {session} {tty_nr} {tpgid} 0 {}", "0 ".repeat(14));
-            proctree::parse_stat(&text).unwrap()
-        };
+        let of_session = |session, tty_nr, pgrp, tpgid| stat(7, 1, [session, tty_nr, pgrp, tpgid]);
         let stat = |tty_nr, pgrp, tpgid| of_session(1, tty_nr, pgrp, tpgid);
-        let shows = |of: ProcStat, ttys: &[i32]| is_background_job(&of, &ttys.iter().copied().collect());
+        let shows = |of: ProcStat, ttys: &[i32]| {
+            Jobs { terminals: ttys.iter().copied().collect(), ..Jobs::default() }.is_background(&of)
+        };
         assert!(shows(stat(5, 20, 30), &[5]));
         assert!(!shows(stat(5, 30, 30), &[5]), "it is in the foreground");
         assert!(!shows(stat(5, 20, 30), &[6]), "what is in the foreground is none of the tree");
         assert!(!shows(stat(0, 20, -1), &[5]), "it has no terminal");
         assert!(!shows(of_session(7, 5, 7, 30), &[5]), "it is the shell");
+    }
+
+    #[test]
+    fn who_waits_for_a_child_in_the_foreground_is_no_background_job() {
+        // A shell of another session, one in it, what that one runs, of which the tree has no
+        // stub, and the child of it in the foreground; and a job.
+        let (outer, inner, runs) =
+            (stat(9, 1, [9, 6, 9, 9]), stat(10, 9, [1, 5, 10, 30]), stat(20, 10, [1, 5, 20, 30]));
+        let (front, job) = (stat(30, 20, [1, 5, 30, 30]), stat(40, 10, [1, 5, 40, 30]));
+        let stats = [&inner, &front, &job].map(|stat| (stat.pid, stat.clone())).into();
+        let jobs = Jobs::of(&stats, |pid| [&outer, &runs].into_iter().find(|stat| stat.pid == pid).cloned());
+        assert_eq!((jobs.terminals, jobs.ancestors), ([5].into(), [10, 20].into()));
+        let jobs = Jobs::of(&stats, |_| None);
+        assert_eq!(
+            [&inner, &job, &front].map(|stat| jobs.is_background(stat)),
+            [true, true, false],
+            "no parent is known"
+        );
+        let stats = [&inner, &runs, &front, &job].map(|stat| (stat.pid, stat.clone())).into();
+        let jobs = Jobs::of(&stats, |_| None);
+        assert_eq!([&inner, &runs, &job].map(|stat| jobs.is_background(stat)), [false, false, true]);
     }
 }

@@ -150,6 +150,7 @@ pub fn leave(shared: &Shared, client: &Client, told: u32, by: By) {
         return;
     }
     client.standing.store(told, Relaxed);
+    client.told_at.store(shared.tick(), Relaxed);
     drop(state);
     let proc = client.proc.lock().clone();
     if let Some(proc) = proc {
@@ -165,8 +166,11 @@ pub fn begin(shared: &Shared, client: &Client, proc: &Proc) {
     let told = client.standing.load(Relaxed);
     if matches!(told, TOLD_TO_LEAVE | TOLD_TO_WAIT) && !proc.removed.load(Relaxed) {
         client.standing.store(BACKGROUND, Relaxed);
+        // One that `--on-full stop` has chosen before stays protected.
+        if !state.core.is_background(proc.id) {
+            state.core.protect(proc.id, false);
+        }
         state.core.set_background(proc.id, true);
-        state.core.protect(proc.id, false);
         *proc.returning.lock() = Returning::default();
         if told == TOLD_TO_LEAVE {
             state.core.reclaim_process(proc.id);
@@ -253,14 +257,50 @@ fn standing(shared: &Shared, client: &Arc<Client>) -> Standing {
             let Some(state) = shared.lock_for(&proc) else { return Standing::Unknown };
             match state.core.process_reclaim(proc.id) {
                 Some(done) if done.ended.is_some() => {
-                    let ms = done.ended.unwrap_or(0) - done.begun.unwrap_or(0);
+                    let ms = done.begun.map_or(0, |begun| done.ended.unwrap_or(begun).saturating_sub(begun));
                     Standing::Left { pages: done.pages, ms, gave_up: done.gave_up }
                 }
-                Some(done) => Standing::Leaving { pages: done.pages },
+                Some(done) => Standing::Leaving { pages: done.pages, queued: done.begun.is_none() },
                 None => Standing::Waits,
             }
         }
         (TOLD_TO_WAIT, _) => Standing::Waits,
-        _ => Standing::Leaving { pages: 0 },
+        _ => Standing::Leaving { pages: 0, queued: false },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::OnFull;
+    use crate::family::Family;
+    use memfit_core::scheme::Scheme;
+    use memfit_os::event::EventFd;
+    use memfit_os::procfs::RssReader;
+    use memfit_os::seqpacket;
+    use memfit_os::uffd::Uffd;
+    use memfit_wire::FromStub;
+
+    /// `--on-full stop` protects a process that it has stopped, and one that waits for room.
+    #[test]
+    fn only_one_that_was_in_the_foreground_loses_its_protection() {
+        let shared = Shared::new(Scheme::default(), 64 << 20, OnFull::Stop, None).unwrap();
+        let pid = std::process::id() as i32;
+        let rss = RssReader::open(pid).unwrap();
+        let client = Client::new(seqpacket::pair().unwrap().0, pid, &FromStub::default(), rss, MANAGED);
+        let (id, area) = shared.lock().core.add_process(16);
+        let uffd = Uffd::from_fd(std::fs::File::open("/dev/null").unwrap().into());
+        let proc = Arc::new(Proc::new(id, area, uffd, Arc::new(EventFd::new().unwrap()), Family::default()));
+        *client.proc.lock() = Some(Arc::clone(&proc));
+        let tell = |told| {
+            leave(&shared, &client, told, By::Name);
+            begin(&shared, &client, &proc);
+            shared.lock().core.pick_oom_victim(0).map(|victim| victim.proc)
+        };
+        assert_eq!(tell(TOLD_TO_WAIT), Some(id));
+        shared.lock().core.protect(id, true);
+        assert_eq!([TOLD_TO_LEAVE, TOLD_TO_WAIT].map(&tell), [None; 2]);
+        come_back(&shared, &client, By::Name);
+        assert_eq!(tell(TOLD_TO_WAIT), Some(id));
     }
 }

@@ -78,6 +78,8 @@ pub struct Client {
     pub comm: String,
     /// Whether it was told to leave memory: one of the constants of [`crate::background`].
     pub standing: AtomicU32,
+    /// When it was last told so, ms.
+    pub told_at: AtomicU64,
     /// That was said by name (`memfit bg`, `memfit fg`): it holds.
     pub told: AtomicBool,
     /// It is being detached.
@@ -123,6 +125,7 @@ impl Client {
             scan: Lock::new(None),
             comm: procfs::comm(pid).unwrap_or_default(),
             standing: AtomicU32::new(background::FOREGROUND),
+            told_at: AtomicU64::new(0),
             told: AtomicBool::new(false),
             detaching: AtomicBool::new(false),
             quiet: AtomicU32::new(detach::REQUESTED),

@@ -95,9 +95,13 @@ pub enum Standing {
     Foreground,
     /// It leaves when memory is short.
     Waits,
-    /// It leaves; so many pages have left.
+    /// It leaves; so many pages have left. `queued`: others leave first.
     #[allow(missing_docs)]
-    Leaving { pages: u64 },
+    Leaving {
+        pages: u64,
+        #[serde(default)]
+        queued: bool,
+    },
     /// So many pages have left, in so long. `gave_up`: the others did not move.
     #[allow(missing_docs)]
     Left { pages: u64, ms: u64, gave_up: bool },

@@ -86,12 +86,11 @@ impl LoadTurns {
             let paging = faults * FAULT_CPU_NS + now.evicted.saturating_sub(then.evicted) * EVICTION_CPU_NS;
             let worked = now.cpu?.saturating_sub(then.cpu?).as_nanos() as u64;
             let waited_ns = now.waited_ns.saturating_sub(then.waited_ns) + faults * SWITCHES_NS;
-            Some(Progress {
-                proc: proc.id,
-                worked_ns: worked.saturating_sub(paging),
-                waited_ns,
-                exempt: shared.is_protected(&proc.comm.lock()) || !can_be_held(proc, waited_ns, elapsed),
-            })
+            let worked_ns = worked.saturating_sub(paging);
+            // One that does nothing is not held: its name is not read.
+            let is_protected = || worked_ns + waited_ns > 0 && proc.pid().is_some_and(|pid| shared.is_protected(pid));
+            let exempt = is_protected() || !can_be_held(proc, waited_ns, elapsed);
+            Some(Progress { proc: proc.id, worked_ns, waited_ns, exempt })
         };
         let all: Vec<Progress> = procs.iter().filter_map(progress).collect();
         // Another process has the number by now, and starts unheld.

@@ -286,10 +286,9 @@ fn came_back(shared: &Shared, proc: &Proc) -> bool {
 /// Whether a process may be stopped or killed. Not the command: its end ends the run, and the shell
 /// above the launcher would take its stop for job control.
 fn may(shared: &Shared, on_full: OnFull, pid: i32) -> bool {
-    let named = procfs::comm(pid).is_some_and(|comm| shared.is_protected(&comm));
     // What somebody else has stopped does not grow, and is not ours to continue.
     let stopped = || proctree::read_stat(pid).is_some_and(|stat| stat.is_stopped());
-    pid != shared.command.load(Relaxed) && !named && (on_full != OnFull::Stop || !stopped())
+    pid != shared.command.load(Relaxed) && !shared.is_protected(pid) && (on_full != OnFull::Stop || !stopped())
 }
 
 fn told((done, verb): (&str, &str), title: &str, victim: OomVictim, sent: io::Result<()>) -> String {

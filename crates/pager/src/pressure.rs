@@ -7,10 +7,11 @@
 //! decides only while the group has used most of its limit, or the machine has little memory left.
 
 use crate::background::{self, By, BACKGROUND, FOREGROUND, TOLD_TO_LEAVE};
-use crate::clients::{Client, REFUSED};
+use crate::clients::{Client, MANAGED, REFUSED};
 use crate::state::Shared;
 use memfit_core::{PAGE_BYTES, WORTH_PAGES};
 use memfit_os::limits::{self, PressureSource};
+use memfit_os::proctree;
 use std::collections::HashSet;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
@@ -21,6 +22,9 @@ const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 /// Memory is short when tasks wait for it for more than this share of the time, percent. Android's
 /// low-memory killer begins at 7 (`ro.lmk.psi_partial_stall_ms`: 70 ms of a second).
 const SHORT_PERCENT: u64 = 10;
+/// A process that was told to leave is waited for until it is paged, for so long at the most, ms:
+/// one that is stopped is not paged before it goes on.
+const BEGINS_WITHIN_MS: u64 = 5000;
 
 /// The counts at the last sample.
 #[derive(Default)]
@@ -89,12 +93,19 @@ fn next_to_leave<'a>(shared: &Shared, clients: &'a [Arc<Client>]) -> Option<&'a 
     let mut largest: Option<(u64, &Arc<Client>)> = None;
     for client in clients.iter().filter(|client| is_in_background(client)) {
         let standing = client.standing.load(Relaxed);
-        let is_never_paged = client.stage.load(Relaxed) == REFUSED || client.independent.load(Relaxed);
+        let stage = client.stage.load(Relaxed);
+        let is_never_paged = stage == REFUSED || client.independent.load(Relaxed);
         if is_never_paged || client.detaching.load(Relaxed) {
             continue;
         }
         if standing == TOLD_TO_LEAVE {
-            return None;
+            if is_awaited(client, shared.tick()) {
+                return None;
+            }
+            continue;
+        }
+        if stage != MANAGED && proctree::read_stat(client.pid).is_none_or(|stat| stat.is_stopped()) {
+            continue;
         }
         let mut outside = 0;
         if let Some(proc) = client.proc.lock().clone().filter(|_| standing == BACKGROUND) {
@@ -115,6 +126,12 @@ fn next_to_leave<'a>(shared: &Shared, clients: &'a [Arc<Client>]) -> Option<&'a 
     largest.map(|(_, client)| client)
 }
 
+/// Whether a process that was told to leave begins soon, if it has not begun.
+fn is_awaited(client: &Client, now: u64) -> bool {
+    let told_at = client.told_at.load(Relaxed);
+    client.stage.load(Relaxed) == MANAGED || now.saturating_sub(told_at) < BEGINS_WITHIN_MS
+}
+
 fn message(place: &str, percent: u64, client: &Client) -> String {
     format!(
         "memory is short {place}: tasks waited for it {percent} % of the last second; {} ({}), in the background, leaves",
@@ -125,6 +142,52 @@ fn message(place: &str, percent: u64, client: &Client) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::background::TOLD_TO_WAIT;
+    use crate::clients::IDLE;
+    use crate::config::OnFull;
+    use memfit_core::scheme::Scheme;
+    use memfit_os::process::send_signal;
+    use memfit_os::procfs::RssReader;
+    use memfit_os::seqpacket;
+    use memfit_wire::FromStub;
+
+    /// In the background, and as large as this process.
+    fn client(pid: i32) -> Arc<Client> {
+        let rss = RssReader::open(std::process::id() as i32).unwrap();
+        let client = Client::new(seqpacket::pair().unwrap().0, pid, &FromStub::default(), rss, IDLE);
+        client.standing.store(TOLD_TO_WAIT, Relaxed);
+        Arc::new(client)
+    }
+
+    #[test]
+    fn one_that_cannot_be_paged_now_keeps_nobody_from_leaving() {
+        let shared = Shared::new(Scheme::default(), 64 << 20, OnFull::Fail, None).unwrap();
+        let large = std::hint::black_box(vec![1u8; 4 << 20]);
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let (stopped, other) = (client(child.id() as i32), client(std::process::id() as i32));
+        let next = |clients: &[&Arc<Client>]| {
+            let clients: Vec<_> = clients.iter().map(|client| Arc::clone(client)).collect();
+            next_to_leave(&shared, &clients).map(|client| client.pid)
+        };
+        assert_eq!(next(&[&stopped]), Some(stopped.pid));
+        send_signal(stopped.pid, libc::SIGSTOP, None).unwrap();
+        while proctree::read_stat(stopped.pid).is_some_and(|stat| !stat.is_stopped()) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let chosen = [next(&[&stopped]), next(&[&stopped, &other])];
+        stopped.stage.store(MANAGED, Relaxed);
+        let managed = next(&[&stopped]);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!((chosen, managed), ([None, Some(other.pid)], Some(stopped.pid)));
+        // It was told by name.
+        stopped.standing.store(TOLD_TO_LEAVE, Relaxed);
+        stopped.told_at.store(1000, Relaxed);
+        assert!(is_awaited(&stopped, 99_000), "it is paged, and leaves");
+        stopped.stage.store(IDLE, Relaxed);
+        assert_eq!([5999, 6000].map(|now| is_awaited(&stopped, now)), [true, false]);
+        drop(large);
+    }
 
     #[test]
     fn the_share_is_that_of_the_time_between_two_samples() {

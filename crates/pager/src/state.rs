@@ -26,8 +26,8 @@ use memfit_core::budget::Sizes;
 use memfit_core::pool::{Move, Runs};
 use memfit_core::scheme::{Classes, Scheme};
 use memfit_core::{AreaId, Compress, Core, Effects, Page, PageRange, ProcId, Tunables};
-use memfit_os::maps;
 use memfit_os::memory::{Frames, Segment};
+use memfit_os::{maps, procfs};
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::Relaxed};
@@ -267,11 +267,13 @@ impl Shared {
         self.scheme.classes != Classes::Anonymous
     }
 
-    /// Whether a process of this name must not be stopped or killed for lack of room. The kernel
-    /// keeps the first 15 bytes of a name.
-    pub fn is_protected(&self, comm: &str) -> bool {
-        let kept = |name: &String| comm.as_bytes() == &name.as_bytes()[..name.len().min(15)];
-        self.protect.iter().any(kept)
+    /// Whether a process has a name that `--protect` gives: it is not stopped or killed for lack of
+    /// room, and does not wait for its turn. A program may change its name. The kernel keeps the
+    /// first 15 bytes of it.
+    pub fn is_protected(&self, pid: i32) -> bool {
+        let comm = if self.protect.is_empty() { None } else { procfs::comm(pid) };
+        let Some(comm) = comm else { return false };
+        self.protect.iter().any(|name| comm.as_bytes() == &name.as_bytes()[..name.len().min(15)])
     }
 
     /// Whether anything was ever written to the swap tier.
@@ -323,5 +325,29 @@ impl Shared {
     pub fn fatal(&self, text: String) {
         self.ending.store(true, Relaxed);
         self.outbox.fatal(text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_of_now_is_protected() {
+        let mut shared = Shared::new(Scheme::default(), 64 << 20, OnFull::Kill, None).unwrap();
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = child.id() as i32;
+        // The kernel sets the name when spawn has returned.
+        while procfs::comm(pid).is_some_and(|comm| comm != "sleep") {
+            std::thread::yield_now();
+        }
+        let none = shared.is_protected(pid);
+        shared.protect = vec!["sleep".into()];
+        let same = shared.is_protected(pid);
+        shared.protect = vec!["slee".into(), "sleeps".into()];
+        let others = shared.is_protected(pid);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!([none, same, others, shared.is_protected(pid)], [false, true, false, false]);
     }
 }

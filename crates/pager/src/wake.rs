@@ -301,6 +301,7 @@ pub fn join(desk: &Arc<Desk>, client: &Arc<Client>) {
     if let Some(old) = made {
         client.standing.store(old.standing.load(Relaxed), Relaxed);
         client.told.store(old.told.load(Relaxed), Relaxed);
+        client.told_at.store(old.told_at.load(Relaxed), Relaxed);
         client.peak.store(old.peak.load(Relaxed), Relaxed);
         client.share.store(old.share.load(Relaxed), Relaxed);
         client.shmem.store(old.shmem.load(Relaxed), Relaxed);

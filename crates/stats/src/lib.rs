@@ -289,7 +289,7 @@ schema! {
         resident_bytes: u64 = "its memory now",
         peak_total_bytes: u64 = "its memory at most",
         faults: u64 = "its faults",
-        evicted_pages: u64 = "its evicted pages",
+        evicted_pages: u64 = "evictions of its pages since the run began; a page counts each time",
     }
 }
 

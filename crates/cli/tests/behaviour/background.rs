@@ -269,6 +269,34 @@ fn jobs_are_in_the_background_as_the_shell_says() {
     assert_eq!(tree.wait(), 0, "{}", terminal.text());
 }
 
+/// A shell in a shell gives the terminal to what it runs, and waits for it.
+#[test]
+fn who_waits_for_the_foreground_is_no_background_job() {
+    let Some(bench) = Bench::new("background_nested", &[PYTHON, "bash"]) else { return };
+    let mut terminal = match Terminal::open() {
+        Ok(terminal) => terminal,
+        Err(why) => return skip(&bench.name, &why),
+    };
+    // It has a child in a process group of its own, as the only job in the background.
+    bench.file("job.py", include_str!("../workloads/job.py"));
+    let mut command = bench.memfit();
+    command.args(["run", "-q", "-m", BUDGET, "--background", "jobs", "--", "bash", "--norc", "-i"]);
+    command.env("TERM", "dumb");
+    terminal.give_to(&mut command);
+    let mut tree = Tree::start(command, &bench.directory, false);
+    terminal.press("bash --norc -i\n");
+    terminal.press(&format!("echo $$ > shell; {PYTHON} job.py\n"));
+    let read = |name: &str| fs::read_to_string(bench.directory.join(name)).ok()?.trim().parse().ok();
+    eventually("all run", || read("shell").is_some() && read("child").is_some());
+    let is_job = |name: &str| row_of(tree.root(), read(name).unwrap()).map(|row| row["background"] == true);
+    eventually("the child is in the background", || is_job("child") == Some(true));
+    assert_eq!(is_job("shell"), Some(false), "{}", terminal.text());
+    fs::write(bench.directory.join("go"), "").unwrap();
+    eventually("it has ended", || terminal.text().contains("job ends"));
+    terminal.press("exit\nexit\n");
+    assert_eq!(tree.wait(), 0, "{}", terminal.text());
+}
+
 /// Three processes that do not fit into memory together. The second one is in the background: the
 /// pages of the first are older, and stay all the same.
 #[test]

@@ -88,10 +88,13 @@ impl Two {
         }
     }
 
+    fn stats(&self) -> serde_json::Value {
+        serde_json::from_str(&self.read("stats.json")).unwrap()
+    }
+
     #[track_caller]
     fn counted(&self, key: &str) -> u64 {
-        let stats: serde_json::Value = serde_json::from_str(&self.read("stats.json")).unwrap();
-        stats["transitions"][key].as_u64().unwrap()
+        self.stats()["transitions"][key].as_u64().unwrap()
     }
 }
 
@@ -108,6 +111,9 @@ fn the_background_is_killed_for_the_foreground() {
     two.ends(0, &["no swap tier", "over the budget of 100 MiB", &format!("killed python3 ({back}), the largest")]);
     assert!(two.read("front.out").contains("right"));
     assert_eq!((two.counted("killed"), two.counted("stopped")), (1, 0));
+    // It is killed at 105 MiB, although the pool may have room.
+    let peak = two.stats()["peak"]["total_bytes"].as_u64();
+    assert!(peak < Some(112 << 20), "{peak:?}");
 }
 
 /// Python is on the list, so nobody is left.
@@ -166,7 +172,7 @@ fn the_run_ends_unless_told_otherwise() {
     two.says("back", "ready");
     two.tell("front.fill");
     two.ends(1, &["there is no swap tier"]);
-    let stats: serde_json::Value = serde_json::from_str(&two.read("stats.json")).unwrap();
+    let stats = two.stats();
     let warnings = stats["warnings"].as_array().unwrap();
     assert!(warnings.iter().any(|text| text.as_str().unwrap().starts_with("out of memory: ")), "{warnings:?}");
     assert!(stats["evictions"]["pages"].as_u64() > Some(0));

@@ -8,7 +8,10 @@ name, mib = sys.argv[1], int(sys.argv[2])
 print("starts", flush=True)
 while not os.path.exists(name + ".fill"):
     time.sleep(0.01)
-blocks = [os.urandom(1 << 20) for _ in range(mib)]
+blocks = []
+for _ in range(mib):
+    blocks.append(os.urandom(1 << 20))
+    time.sleep(0.02)
 known = [zlib.crc32(block) for block in blocks]
 print("ready", flush=True)
 while not os.path.exists(name + ".go"):
