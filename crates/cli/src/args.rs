@@ -206,7 +206,8 @@ pub struct RunArgs {
     /// Say at the end what budget, scheme and swap tier the command wants: on standard error, or as
     /// TOML in FILE
     ///
-    /// Its accesses are recorded, as --record-access=20 does, and simulated when it has ended, as
+    /// With FILE the budget and the command line are printed, and the reasons are in the file. Its
+    /// accesses are recorded, as --record-access=20 does, and simulated when it has ended, as
     /// memfit advise does. That tells most in a budget that is never reached.
     #[arg(long, value_name = "FILE.toml", num_args = 0..=1, require_equals = true, value_hint = ValueHint::FilePath)]
     pub advise: Option<Option<PathBuf>>,

@@ -81,9 +81,7 @@ pub fn parse_of_need(text: &str) -> Result<Size, String> {
     bytes.map(Size::Bytes).ok_or_else(|| "it is larger than 16 EiB, the largest size there is".into())
 }
 
-/// Bytes for people: `512 MiB`, `1.5 GiB`, `17 B`.
-#[must_use]
-pub fn human(bytes: u64) -> String {
+fn scaled(bytes: u64) -> (f64, &'static str) {
     let (mut value, mut unit) = (bytes as f64, 0);
     const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     // 1023.5 would be printed as 1024.
@@ -91,13 +89,47 @@ pub fn human(bytes: u64) -> String {
         value /= 1024.0;
         unit += 1;
     }
+    (value, UNITS[unit])
+}
+
+/// Bytes for people: `512 MiB`, `1.5 GiB`, `17 B`.
+#[must_use]
+pub fn human(bytes: u64) -> String {
+    let (value, unit) = scaled(bytes);
     let digits = usize::from(value < 99.95 && (value * 10.0).round() % 10.0 != 0.0);
-    format!("{value:.digits$} {}", UNITS[unit])
+    format!("{value:.digits$} {unit}")
+}
+
+/// Two sizes, with so many decimals that they differ.
+#[must_use]
+pub fn human_apart(sizes: [u64; 2]) -> [String; 2] {
+    let with = |digits: usize| {
+        sizes.map(|bytes| {
+            let (value, unit) = scaled(bytes);
+            format!("{value:.digits$} {unit}")
+        })
+    };
+    let differ = |texts: &[String; 2]| texts[0] != texts[1];
+    let short = sizes.map(human);
+    if differ(&short) || sizes[0] == sizes[1] {
+        return short;
+    }
+    (1..=6).map(with).find(differ).unwrap_or(short)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sizes_that_differ_look_so() {
+        let kib = |kib: u64| kib << 10;
+        assert_eq!(human_apart([kib(126 << 10), kib(125 << 10)]), ["126 MiB", "125 MiB"]);
+        assert_eq!(human_apart([kib((126 << 10) + 100), kib(126 << 10)]), ["126.1 MiB", "126.0 MiB"]);
+        assert_eq!(human_apart([kib((71 << 10) + 20), kib(71 << 10)]), ["71.02 MiB", "71.00 MiB"]);
+        assert_eq!(human_apart([5 << 30, (5 << 30) + kib(6 << 10)]), ["5.00 GiB", "5.01 GiB"]);
+        assert_eq!(human_apart([7, 7]), ["7 B", "7 B"]);
+    }
 
     #[test]
     fn reads_what_is_allowed() {

@@ -100,9 +100,9 @@ fn processes(stats: &Stats) -> String {
     running.sort_by_key(|process| std::cmp::Reverse(process.resident_bytes));
     let mut rows = vec![["  PID", "RESIDENT", "PEAK", "FAULTS", "EVICTED"].map(String::from)];
     rows.extend(running.iter().map(|p| {
-        let faults = if p.paged { p.faults.to_string() } else { "-".into() };
+        let paged = |text: String| if p.paged { text } else { "-".into() };
         let (resident, peak) = (bytes(p.resident_bytes), bytes(p.peak_total_bytes));
-        [p.pid.to_string(), resident, peak, faults, bytes(p.evicted_pages * 4096)]
+        [p.pid.to_string(), resident, peak, paged(p.faults.to_string()), paged(bytes(p.evicted_pages * 4096))]
     }));
     let names = running.iter().map(|process| process.title());
     let mut text = aligned(&rows, std::iter::once("PROCESS".to_owned()).chain(names));
@@ -154,7 +154,7 @@ mod tests {
         let text = processes(&stats);
         let lines: Vec<String> = text.lines().map(words).collect();
         assert_eq!(lines[0], "PID RESIDENT PEAK FAULTS EVICTED PROCESS");
-        assert_eq!(lines[1..], ["8 1.0G 0B 5 1.0M large", "7 1.0M 2.0M - 0B small"]);
+        assert_eq!(lines[1..], ["8 1.0G 0B 5 1.0M large", "7 1.0M 2.0M - - small"]);
         let many = Stats { processes_left_out: Some(9), ..Stats::default() };
         assert!(processes(&many).ends_with("PROCESS\n  and 9 smaller\n"));
         // A terminal cuts it, a pipe does not.

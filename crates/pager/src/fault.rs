@@ -406,6 +406,7 @@ impl Server {
             let most = self.shared.sampling.as_ref().map_or(most, |sampling| most.min(sampling.most(page)));
             let answer = state.core.fault(self.proc.id, page, limit, most, &mut self.loads);
             self.shared.apply_effects(state);
+            self.count_brought();
             let source = self.loads.first().map(|load| load.source.clone());
             let done = match answer {
                 Fault::Load if fault.optional.is_some() => {

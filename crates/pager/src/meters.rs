@@ -10,6 +10,10 @@ use std::sync::atomic::AtomicU64;
 pub struct Meters {
     /// Fault latencies.
     pub latency: Latency,
+    /// Evicted pages that came back without a fault.
+    pub brought: AtomicU64,
+    /// Those of them that the core counts as pages that came with the page of a fault.
+    pub brought_along: AtomicU64,
     /// Pages and bytes by codec number.
     pub codecs: [CodecCount; CODEC_IDS],
     /// Longest time that the core lock was held, ns.

@@ -3,13 +3,13 @@
 use crate::clients::{Client, REFUSED};
 use crate::config::{Order, ToPager};
 use crate::control::Desk;
-use crate::meters::CodecCount;
+use crate::meters::{CodecCount, Meters};
 use crate::regions::Regions;
 use crate::state::{Shared, State};
 use crate::timeline::{Counts, Course, FaultTimes};
 use memfit_core::{Counters, Source};
 use memfit_os::procfs::RssReader;
-use memfit_stats::{BySource, Codec, Evictions, Exit, FaultLatency, Faults, Files, Lock, Memory, Monitor, Now};
+use memfit_stats::{Codec, Evictions, Exit, FaultLatency, Faults, Files, Lock, Memory, Monitor, Now};
 use memfit_stats::{Pages, Pool, Process, Quantiles, Rejected, Stats, Swap, Transitions, SOURCES};
 use serde::Deserialize;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -127,6 +127,11 @@ impl Latency {
         Quantiles { count: total, p50: quantile(500), p90: quantile(900), p99: quantile(990), max }
     }
 
+    /// Faults by source.
+    fn counts(&self) -> [u64; SOURCES.len()] {
+        self.by_source.each_ref().map(|histogram| histogram.buckets.iter().map(|bucket| bucket.load(Relaxed)).sum())
+    }
+
     /// All of it, from the first class that has a fault to the last one.
     fn times(&self) -> FaultTimes {
         let counts = self.by_source.each_ref().map(|histogram| histogram.buckets.each_ref().map(|b| b.load(Relaxed)));
@@ -222,24 +227,22 @@ fn days(rated_bytes: u64, bytes_per_hour: u64) -> Option<f64> {
     (bytes_per_hour > 0).then(|| (rated_bytes as f64 / bytes_per_hour as f64 / 24.0 * 10.0).round() / 10.0)
 }
 
-/// To the core, the first fault of a page of a file is one of new memory.
-fn faults_by_source(shared: &Shared, c: &Counters) -> BySource<u64> {
-    let file = shared.files.faults.load(Relaxed);
-    BySource {
-        zero: c.faults_zero - file.min(c.faults_zero),
-        staged: c.faults_staged,
-        filled: c.faults_filled,
-        pool: c.faults_pool,
-        swap: c.faults_swap,
-        file: c.faults_file + file,
-    }
-}
-
 /// A part of the statistics: fields that have the same names in the counters, and others.
 macro_rules! part {
     ($part:ident of $counters:expr, $($same:ident)* $(; $($field:ident: $value:expr),+)?) => {
         $part { $($same: $counters.$same,)* $($($field: $value,)+)? }
     };
+}
+
+/// The core counts as faults also pages that come back without one, and takes the first fault of a
+/// page of a file for one of new memory. So their number is that of the latencies.
+fn faults(c: &Counters, meters: &Meters, latency: &FaultLatency) -> Faults {
+    let by_source = latency.by_source.values().map(|times| times.count);
+    part!(Faults of c,
+        zero_run_pages;
+        total: by_source.iter().sum(), by_source: by_source.into(), present: c.faults_present,
+        around_pages: c.around_pages.saturating_sub(meters.brought_along.load(Relaxed)),
+        brought_pages: meters.brought.load(Relaxed))
 }
 
 fn evictions(c: &Counters) -> Evictions {
@@ -285,7 +288,7 @@ fn now(shared: &Shared, state: &State, metadata_bytes: u64, brief: bool) -> Now 
         metadata_bytes,
         swap_bytes: shared.swap.as_ref().map_or(0, |swap| swap.used_bytes()),
     };
-    Now { memory, unmanaged_bytes: shared.budget.unmanaged.load(Relaxed), pages }
+    Now { memory, unmanaged_bytes: memory.unmanaged_bytes(), pages }
 }
 
 /// The largest values that were seen. The monitor may not have seen the tables as they are now.
@@ -304,6 +307,7 @@ pub fn live(desk: &Desk, question: &Question) -> Stats {
     let now = now(shared, &state, metadata_bytes, question.brief);
     let (calls, pool_limit) = (state.core.number(), u64::from(state.core.pool_limit()) * 4096);
     drop(state);
+    let latency = shared.meters.latency.summary();
     let wall = shared.started.elapsed();
     Stats {
         schema: 1,
@@ -318,10 +322,8 @@ pub fn live(desk: &Desk, question: &Question) -> Stats {
         processes_left_out: None,
         peak: peak(shared, &now),
         now,
-        faults: part!(Faults of c,
-            around_pages zero_run_pages;
-            total: c.faults, by_source: faults_by_source(shared, &c), present: c.faults_present),
-        fault_latency_ns: shared.meters.latency.summary(),
+        faults: faults(&c, &shared.meters, &latency),
+        fault_latency_ns: latency,
         evictions: evictions(&c),
         codecs: codecs(shared),
         pool: part!(Pool of c,
@@ -383,13 +385,13 @@ fn fitting(text: &str, room: &mut usize) -> Option<usize> {
 
 /// What the run has done up to now.
 pub fn counts(shared: &Shared) -> Counts {
-    let c = shared.lock().core.counters().clone();
+    let evicted = shared.lock().core.counters().evicted;
     let sum =
         |of: fn(&CodecCount) -> &AtomicU64| shared.meters.codecs.iter().map(|count| of(count).load(Relaxed)).sum();
     let swap = shared.swap.as_ref().map(|s| &s.counters);
     Counts {
-        faults: faults_by_source(shared, &c).values(),
-        evicted: c.evicted,
+        faults: shared.meters.latency.counts(),
+        evicted,
         swap_read: swap.map_or(0, |s| s.read_bytes.load(Relaxed)),
         swap_written: swap.map_or(0, |s| s.write_bytes.load(Relaxed)),
         compressed: sum(|count| &count.pages),
@@ -421,27 +423,25 @@ pub fn report(desk: &Arc<Desk>, ended: &ToPager) -> (Option<Box<Course>>, Box<St
     (course, stats, line)
 }
 
-fn mib(bytes: u64) -> String {
-    let scaled = |unit: u64| bytes as f64 / unit as f64;
-    if bytes >= 10 << 40 {
-        format!("{:.1}T", scaled(1 << 40))
-    } else if bytes >= 10 << 30 {
-        format!("{:.1}G", scaled(1 << 30))
-    } else {
-        format!("{}M", bytes.div_ceil(1 << 20))
-    }
+/// With one decimal below 100, as in `memfit top`.
+fn size(bytes: u64) -> String {
+    let units = [(10 << 40, 40, "T"), (10 << 30, 30, "G"), (1 << 20, 20, "M"), (0, 10, "K")];
+    let &(_, shift, name) = units.iter().find(|(from, ..)| bytes >= *from).unwrap_or(&units[3]);
+    let value = bytes as f64 / (1u64 << shift) as f64;
+    let digits = usize::from(value < 99.95);
+    format!("{value:.digits$}{name}")
 }
 
 fn summary(stats: &Stats) -> String {
     let seconds = stats.wall_ns as f64 / 1e9;
-    let mut line = format!("peak {} of {} in {seconds:.1} s", mib(stats.peak.total_bytes), mib(stats.budget_bytes));
+    let mut line = format!("peak {} of {} in {seconds:.1} s", size(stats.peak.total_bytes), size(stats.budget_bytes));
     let evicted = stats.evictions.pages * 4096;
     if evicted == 0 {
         let over = stats.peak.total_bytes > stats.budget_bytes;
         line.push_str(if over { "; nothing was paged" } else { "; nothing had to be paged" });
         return line;
     }
-    line.push_str(&format!("; {} paged out, {} faults", mib(evicted), stats.faults.total));
+    line.push_str(&format!("; {} paged out, {} faults", size(evicted), stats.faults.total));
     let sum = |of: fn(&Codec) -> u64| stats.codecs.values().map(of).sum::<u64>();
     let (input, output) = (sum(|codec| codec.in_bytes), sum(|codec| codec.out_bytes));
     // What was tried, and not stored so, is no saving.
@@ -450,10 +450,14 @@ fn summary(stats: &Stats) -> String {
     }
     line.push_str(&match stats.swap.write_bytes {
         0 => ", nothing written to disk".into(),
-        written => format!(", {} written to swap", mib(written)),
+        written => format!(", {} written to swap", size(written)),
     });
     if stats.transitions.held > 0 {
-        line.push_str(&format!("; processes waited for their turn {} times (--turns)", stats.transitions.held));
+        let times = match stats.transitions.held {
+            1 => "once".into(),
+            held => format!("{held} times"),
+        };
+        line.push_str(&format!("; processes waited for their turn {times} (--turns)"));
     }
     line
 }
@@ -469,7 +473,9 @@ mod tests {
         stats.codecs.insert("lz4".into(), Codec { pages: 13, in_bytes: 53_248, out_bytes: 4551 });
         assert!(!summary(&stats).contains("compressed"), "{}", summary(&stats));
         stats.evictions.compressed = 13;
-        assert!(summary(&stats).ends_with(", compressed 11.7:1, 20M written to swap"), "{}", summary(&stats));
+        assert!(summary(&stats).ends_with(", compressed 11.7:1, 20.0M written to swap"), "{}", summary(&stats));
+        stats.transitions.held = 1;
+        assert!(summary(&stats).ends_with("; processes waited for their turn once (--turns)"), "{}", summary(&stats));
         stats.transitions.held = 4;
         assert!(
             summary(&stats).ends_with("; processes waited for their turn 4 times (--turns)"),
@@ -483,14 +489,14 @@ mod tests {
         let mut stats = Stats { budget_bytes: 64 << 20, ..Stats::default() };
         stats.peak.total_bytes = 64 << 20;
         assert!(summary(&stats).ends_with("; nothing had to be paged"), "{}", summary(&stats));
-        stats.peak.total_bytes += 1;
+        stats.peak.total_bytes += 1 << 17;
         assert!(summary(&stats).ends_with("; nothing was paged"), "{}", summary(&stats));
     }
 
     #[test]
     fn sizes_of_the_summary_are_short() {
-        let all = [0, 1, 48 << 20, 10 << 30, 999 << 40].map(mib);
-        assert_eq!(all, ["0M", "1M", "48M", "10.0G", "999.0T"]);
+        let all = [0, 4096, 48 << 20, (40 << 20) + (1 << 16), 1500 << 20, 10 << 30, 999 << 40].map(size);
+        assert_eq!(all, ["0.0K", "4.0K", "48.0M", "40.1M", "1500M", "10.0G", "999T"]);
     }
 
     #[test]
@@ -540,6 +546,21 @@ mod tests {
             assert!((got as f64 / wanted - 1.0).abs() < 0.13, "{got} for {wanted}");
         }
         assert_eq!(all.max, 1_000_000);
+    }
+
+    #[test]
+    fn pages_that_come_back_without_a_fault_are_no_faults() {
+        let (meters, latency) = (Meters::default(), Latency::default());
+        let of_core =
+            Counters { faults: 500, faults_zero: 3, faults_pool: 497, around_pages: 3000, ..Counters::default() };
+        meters.brought.store(3200, Relaxed);
+        meters.brought_along.store(2800, Relaxed);
+        for source in [SourceKind::Zero, SourceKind::File, SourceKind::Pool, SourceKind::Pool] {
+            latency.record(source, Duration::from_micros(9));
+        }
+        let told = faults(&of_core, &meters, &latency.summary());
+        assert_eq!((told.total, told.by_source.values()), (4, latency.counts()));
+        assert_eq!((told.by_source.values(), told.around_pages, told.brought_pages), ([1, 0, 0, 2, 0, 1], 200, 3200));
     }
 
     #[test]

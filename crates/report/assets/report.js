@@ -70,10 +70,17 @@
     return scale.decimals === 0 ? all.filter(step => step >= 1) : all;
   }
 
+  const FEW = 4;
   // uPlot starts at the end of the axis, which may not be a round number.
   function logSplits(base) {
     return (u, _, min, max) => {
       const all = [];
+      // Of the round numbers 1 to 9 few are in a small part of a decade.
+      if (base === 10 && max / min < FEW) {
+        const step = steps({}).find(step => (max - min) / step <= 6) ?? max - min;
+        for (let n = Math.ceil(min / step); n * step <= max; n++) all.push(Number((n * step).toPrecision(9)));
+        return all;
+      }
       const near = base === 2 ? Math.log2 : Math.log10;
       for (let power = Math.floor(near(min)); power <= Math.ceil(near(max)); power++)
         for (let n = 1; n < base; n++) all.push(base === 2 ? 2 ** power : Number(`${n}e${power}`));
@@ -284,7 +291,12 @@
       const foot = figure.kind === "bars" ? 0.8 : 1;
       const range = (_, min, max) => {
         const all = [min, max, ...levels].filter(value => value != null && value > 0);
-        return all.length ? uPlot.rangeLog(Math.min(...all) * foot, Math.max(...all), base, true) : [1, base];
+        if (!all.length) return [1, base];
+        const low = Math.min(...all) * foot, high = Math.max(...all);
+        if (base === 2 || high / low >= base) return uPlot.rangeLog(low, high, base, true);
+        // A whole decade would squeeze the figure flat.
+        const room = Math.max(1.02, (high / low) ** 0.08);
+        return [low / room, high * room];
       };
       return { distr: 3, log: base, range };
     }
@@ -298,6 +310,8 @@
   }
 
 
+  // Degrees by which long labels of the x axis lean, and pixels to the right of the figure.
+  const LEAN = 40, PADDING = 18;
   function draw(figure, plot) {
     const visible = figure.series.map(() => true);
     const count = figure.data[0].length;
@@ -327,11 +341,21 @@
     if (figure.names) Object.assign(xAxis, {
       splits: () => figure.names.map((_, i) => i),
       values: (u, splits) => splits.map(i => cut(figure.names[i] ?? "")),
-      rotate: u => leans(u.width) ? 40 : 0,
+      rotate: u => leans(u.width) ? LEAN : 0,
       size: (u, values) => values && leans(u.width) ? Math.ceil(labelWidth(u, values) * 0.65) + 26 : 30,
       grid: { show: false },
       ticks: { show: false },
     });
+    // Labels that lean begin to the left of their bars, the first one also of the axis.
+    const leftOfLabels = u => {
+      if (!figure.names || !leans(u.width)) return 0;
+      const axis = u.axes[1]._size, room = u.width - axis - PADDING;
+      const wanted = figure.names.map((name, i) => {
+        const part = (i + 0.5) / count;
+        return (labelWidth(u, [cut(name)]) * Math.cos(LEAN * Math.PI / 180) + 4 - axis - room * part) / (1 - part);
+      });
+      return Math.ceil(Math.max(0, ...wanted));
+    };
     const yAxis = {
       ...axis, gap: 5, incrs: steps(figure.y), space: figure.y.log ? 26 : 42,
       values: (u, splits, _a, _s, step) => splits.map(value => tick(value, figure.y, step)),
@@ -381,7 +405,7 @@
     const names = Boolean(figure.names);
     const width = plot.clientWidth;
     const u = new uPlot({
-      width, height: heightFor(width), padding: [10, figure.x.clock ? 26 : 18, 0, 0], legend: { show: false },
+      width, height: heightFor(width), padding: [10, figure.x.clock ? 26 : PADDING, 0, leftOfLabels], legend: { show: false },
       scales: { x: xScale(figure), y: yScale(figure) },
       axes: [xAxis, yAxis],
       series: [{}, ...series],

@@ -80,7 +80,12 @@ pub struct BySource {
 impl BySource {
     /// All pages.
     pub fn total(&self) -> u64 {
-        self.major() + self.zero + self.staged
+        self.evicted() + self.zero
+    }
+
+    /// Pages that had been evicted.
+    pub fn evicted(&self) -> u64 {
+        self.major() + self.staged
     }
 
     /// Pages that had been evicted and had left staging.

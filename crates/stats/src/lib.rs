@@ -157,7 +157,7 @@ schema! {
     struct Now {
         #[serde(flatten)]
         memory: Memory<u64>,
-        unmanaged_bytes: u64 = "the rest of the programs' memory, which memfit does not page",
+        unmanaged_bytes: u64 = "the rest: memory of the programs that memfit does not page (yet), and memfit's own code and stacks",
         #[serde(skip_serializing_if = "Option::is_none")]
         pages: Option<Pages>,
     }
@@ -179,6 +179,7 @@ schema! {
         by_source: BySource<u64>,
         present: u64 = "faults whose page another fault had brought back",
         around_pages: u64 = "evicted pages that came back with the page of a fault (fault-around, read-ahead)",
+        brought_pages: u64 = "evicted pages that came back without a fault (`memfit fg`, `--background`, `--turns`)",
         zero_run_pages: u64 = "new pages that were filled ahead",
     }
 
@@ -307,6 +308,15 @@ impl Process {
             _ => String::new(),
         };
         (self.comm.clone() + &state).replace(memfit_wire::is_unprintable, " ")
+    }
+}
+
+impl Memory<u64> {
+    /// What counts towards the budget and is none of the other parts.
+    #[must_use]
+    pub fn unmanaged_bytes(&self) -> u64 {
+        let parts = self.resident_bytes + self.staged_bytes + self.pool_bytes + self.metadata_bytes;
+        self.total_bytes.saturating_sub(parts)
     }
 }
 

@@ -1,16 +1,22 @@
 //! `memfit run --advise`: advice at the end of a run, from its recording.
 
-use super::files::toml;
+use super::files::{command_line, toml};
 use super::subject::Subject;
-use super::words::text;
+use super::words::{headline, text};
 use super::{advise, Options};
 use crate::args::RunArgs;
 use crate::errors::{tell, Failure};
+use crate::layout::wrapped;
 use crate::output::{OutputFile, RecordFile};
 use memfit_os::process::write_stderr;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::Path;
+
+/// A watched run registers memory from its beginning, however far below its budget it stays.
+const NOTHING_MANAGED: &str =
+    "no memory was managed in this run: the command ended too soon, used too little memory to \
+                               judge (no budget is less than 16M), or could not be paged";
 
 /// State that is prepared before the run.
 pub struct AtEnd {
@@ -42,8 +48,8 @@ impl AtEnd {
         Ok(AtEnd { name, recording, output, quiet: args.quiet })
     }
 
-    /// Prints or writes the advice. An error here is only printed: the exit status is that of the
-    /// run. `peak`: peak memory of the run, bytes.
+    /// Prints the advice, or writes it to the file and prints its command line. An error here is
+    /// only printed: the exit status is that of the run. `peak`: peak memory of the run, bytes.
     pub fn tell(self, peak: Option<u64>) {
         let AtEnd { name, recording, output, quiet } = self;
         // Opening it again by this name begins at its start.
@@ -52,12 +58,21 @@ impl AtEnd {
         let told = || -> Result<(), Failure> {
             let target = output.as_ref().map(|output| output.target().to_owned());
             let options = Options::of_run(quiet, target.as_deref())?;
-            let mut subject = Subject::examine(&path, &options)?;
+            let mut subject = Subject::examine_or(&path, &options, NOTHING_MANAGED)?;
             subject.known.name = name.clone().unwrap_or_else(|| subject.what());
             subject.besides = peak.map(|peak| peak.saturating_sub(subject.footprint()));
             let advice = advise(vec![subject], &options)?;
             match output {
-                Some(output) => output.finish(toml(&advice, &options).as_bytes())?,
+                Some(output) => {
+                    output.finish(toml(&advice, &options).as_bytes())?;
+                    if !quiet {
+                        write_stderr(&format!(
+                            "{}\n\n  {}\n",
+                            wrapped(&headline(&advice), 0),
+                            command_line(&advice, &options)
+                        ));
+                    }
+                }
                 None => write_stderr(&text(&advice, &options)),
             }
             Ok(())

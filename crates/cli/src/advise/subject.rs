@@ -29,6 +29,11 @@ const KNOWN_PERCENT: f64 = 50.0;
 const OWN: u64 = 1 << 20;
 const PROCESS: u64 = 2 << 20;
 
+const NOTHING_MANAGED: &str =
+    "no memory was managed in this run, so it cannot tell what the program wants: it stayed far \
+                               below its budget, or could not be paged; memfit run --advise -- COMMAND watches a run \
+                               from its beginning";
+
 /// What is known of a workload's touches.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Basis {
@@ -79,14 +84,19 @@ impl Subject {
     /// # Errors
     /// When there is no such workload, or its recording tells nothing.
     pub fn examine(name: &str, options: &Options<'_>) -> Result<Subject, Failure> {
+        Subject::examine_or(name, options, NOTHING_MANAGED)
+    }
+
+    /// `nothing`: what to say of a recording in which no memory was managed.
+    ///
+    /// # Errors
+    /// See [`Subject::examine`].
+    pub fn examine_or(name: &str, options: &Options<'_>, nothing: &str) -> Result<Subject, Failure> {
         let progress = Progress::new(options.simulated.quiet);
         let known = KnownWorkload::examine(name, &options.costs, &options.device, SWAP_BYTES, true, &progress)?;
         progress.end();
         if let (0, Source::Recording(path)) = (known.footprint, &known.source) {
-            return Err(Failure::here(format!(
-                "{path}: no memory was managed in this run, so it cannot tell what the program wants: it stayed far below its \
-                 budget, or could not be paged; memfit run --advise -- COMMAND watches a run from its beginning"
-            )));
+            return Err(Failure::here(format!("{path}: {nothing}")));
         }
         let basis = match known.recorded.as_ref().map(|of| (of.sampled, of.budget)) {
             None => Basis::Made,
@@ -115,7 +125,8 @@ impl Subject {
 
     /// The recorded command. `None`: no command that can be run.
     pub fn command(&self) -> Option<&[String]> {
-        self.known.recorded.as_ref().map(|of| &*of.command).filter(|command| !command.is_empty())
+        let of = self.known.recorded.as_ref().filter(|of| !of.generated)?;
+        Some(&*of.command).filter(|command| !command.is_empty())
     }
 
     /// Peak of its pages, bytes.

@@ -54,6 +54,8 @@ fn a_budget_is_a_share_of_the_memory_or_more() {
     let mib = |n: u64| n << 20;
     assert_eq!(of_all(mib(45), mib(60)), "75 % of the 60 MiB that it has at most");
     assert_eq!(of_all(mib(62), mib(60)), "a little more than the 60 MiB that it has at most");
+    assert_eq!(of_all(mib(131), mib(131) + (400 << 10)), "nearly all of the 131.4 MiB that it has at most");
+    assert_eq!(of_all(mib(60), mib(60)), "all that it has at most");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::subject::{Basis, Subject};
 use super::{Advice, Cost, Options};
 use crate::layout::wrapped;
 use crate::run::BUDGET_MIN_BYTES;
-use crate::size_parsing::human;
+use crate::size_parsing::{human, human_apart};
 use std::fmt::Write;
 
 /// A sample of fewer pages is called small.
@@ -66,9 +66,11 @@ pub fn headline(advice: &Advice) -> String {
 
 /// A budget in terms of what the program has at most. With watermarks it can be more than that.
 pub fn of_all(budget: u64, has: u64) -> String {
-    let all = human(has);
+    let [_, all] = human_apart([budget, has]);
     match (budget as f64 * 100.0 / has as f64).round() {
-        share @ ..=100.0 => format!("{share:.0} % of the {all} that it has at most"),
+        share @ ..=99.0 => format!("{share:.0} % of the {all} that it has at most"),
+        _ if budget < has => format!("nearly all of the {all} that it has at most"),
+        _ if budget == has => "all that it has at most".into(),
         _ => format!("a little more than the {all} that it has at most"),
     }
 }
@@ -164,7 +166,8 @@ fn bound(advice: &Advice) -> Option<String> {
     let least = match (need.subject.basis, found.budget, found.fails) {
         (Basis::Faults { .. }, ..) => return None,
         (_, Some(keeps), Some(fails)) => {
-            format!("{} of its own memory keep it at most {limit} slower, {} do not", human(keeps), human(fails))
+            let [keeps, fails] = human_apart([keeps, fails]);
+            format!("{keeps} of its own memory keep it at most {limit} slower, {fails} do not")
         }
         (_, Some(keeps), None) => format!("{} of its own memory keep it at most {limit} slower", human(keeps)),
         (_, None, _) => format!("in no budget is it at most {limit} slower"),

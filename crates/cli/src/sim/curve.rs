@@ -1,7 +1,7 @@
 //! The smallest budget in which a scheme keeps a program's slowdown within a bound.
 
 use super::table::{label, Row};
-use crate::size_parsing::human;
+use crate::size_parsing::{human, human_apart};
 
 /// The answer for a workload and a scheme.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,7 +35,8 @@ impl Found {
         let slower = format!("{:.0} % slower", (bound - 1.0) * 100.0);
         match (self.budget, self.fails) {
             (Some(budget), Some(fails)) => {
-                format!("{label}: {} keep it at most {slower}, {} do not.", human(budget), human(fails))
+                let [keeps, fails] = human_apart([budget, fails]);
+                format!("{label}: {keeps} keep it at most {slower}, {fails} do not.")
             }
             (Some(budget), None) => {
                 format!("{label}: {} keep it at most {slower}; less was not tried.", human(budget))

@@ -111,7 +111,8 @@ static COLUMNS: &[Column] = &[
     column("faults_pool", "pool", |row| Value::Count(row.outcome.tally.faults.pool)),
     column("faults_swap", "swap", |row| Value::Count(row.outcome.tally.faults.swap)),
     column("faults_file", "file", |row| Value::Count(row.outcome.tally.faults.file)),
-    column("around_pages", "around", |row| Value::Count(row.outcome.tally.around.total())),
+    column("around_pages", "around", |row| Value::Count(row.outcome.tally.around.evicted())),
+    column("zero_run_pages", "", |row| Value::Count(row.outcome.tally.around.zero)),
     column("evicted_pages", "", |row| Value::Count(row.outcome.tally.evicted)),
     column("compressions", "coded", |row| Value::Count(row.outcome.tally.compressions.iter().sum())),
     column("compressed_ratio", "ratio", |row| Value::Number(row.outcome.ratio())),
@@ -275,6 +276,16 @@ pub fn json(rows: &[Row], found: Option<&[Found]>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pages_that_are_filled_ahead_did_not_come_back() {
+        let mut outcome = Outcome::default();
+        (outcome.tally.around.zero, outcome.tally.around.staged, outcome.tally.around.pool) = (100, 1, 20);
+        let (workload, scheme) = ("scan".to_owned(), "memfit".to_owned());
+        let row = Row { workload, scheme, set: String::new(), budget: 1, footprint: 1, outcome, counted: false };
+        let value: serde_json::Value = serde_json::from_str(&json(&[row], None)).unwrap();
+        assert_eq!((&value["rows"][0]["around_pages"], &value["rows"][0]["zero_run_pages"]), (&json!(21), &json!(100)));
+    }
 
     #[test]
     fn what_a_yardstick_does_not_know_is_empty() {

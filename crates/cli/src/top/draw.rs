@@ -6,7 +6,7 @@
 
 use super::canvas::{fit, of, width, wrap, Canvas, BOLD, PLAIN, REVERSE};
 use super::help;
-use super::sample::{unpaged_bytes, Rates};
+use super::sample::Rates;
 use super::units::{age, byte_rate, bytes, count, interval, nanoseconds, percent};
 use super::view::{Sort, View};
 use memfit_stats::{Process, Rejected, Stats, SOURCES};
@@ -203,7 +203,7 @@ fn parts(stats: &Stats) -> [(char, &'static str, u64, Style); 5] {
     let now = &stats.now.memory;
     [
         ('#', "resident", now.resident_bytes, of(Color::Green)),
-        ('=', "other", unpaged_bytes(stats), of(Color::Blue)),
+        ('=', "other", stats.now.memory.unmanaged_bytes(), of(Color::Blue)),
         ('>', "staged", now.staged_bytes, of(Color::Yellow)),
         ('+', "pool", now.pool_bytes, of(Color::Cyan)),
         (':', "tables", now.metadata_bytes, of(Color::Magenta)),
@@ -371,7 +371,7 @@ fn facts(stats: &Stats, rates: &Rates) -> Facts {
             errors,
         ]
     };
-    let back = rates.by_source.values()[1..].iter().sum::<f64>() + rates.around_pages;
+    let back = rates.by_source.values()[1..].iter().sum::<f64>() + rates.around_pages + rates.brought_pages;
     let mut out =
         vec![format!("{} out", byte_rate(rates.evicted_pages * 4096.0)), format!("{} in", byte_rate(back * 4096.0))];
     let reasons = Rejected::<f64>::KEYS.iter().zip(rates.rejected.values()).filter(|(_, rate)| *rate > 0.0);

@@ -16,7 +16,7 @@ const KEYS: [(&str, &str); 8] = [
 ];
 
 const MEANINGS: [(&str, &str); 12] = [
-    ("resident", "programs' pages that can be evicted; shared ones count once"),
+    ("resident", "what can be evicted, shared pages once; of a process: all"),
     ("other", "what is not paged (yet), and memfit's own code and stacks"),
     ("staged", "pages on their way out, not yet compressed"),
     ("pool", "memory that holds compressed pages"),

@@ -21,15 +21,6 @@ pub fn shown(mut stats: Stats) -> Stats {
     stats
 }
 
-/// What counts towards the budget and is none of the other parts: memory of programs that is not
-/// paged (yet), and memfit's own code and stacks.
-#[must_use]
-pub fn unpaged_bytes(stats: &Stats) -> u64 {
-    let now = &stats.now.memory;
-    let parts = now.resident_bytes + now.staged_bytes + now.pool_bytes + now.metadata_bytes;
-    now.total_bytes.saturating_sub(parts)
-}
-
 /// Changes per second between two answers of a tree.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[allow(missing_docs)]
@@ -37,6 +28,7 @@ pub struct Rates {
     pub faults: f64,
     pub by_source: BySource<f64>,
     pub around_pages: f64,
+    pub brought_pages: f64,
     pub evicted_pages: f64,
     pub rejected: Rejected<f64>,
     pub swap_read_bytes: f64,
@@ -64,6 +56,7 @@ impl Rates {
             faults: of(|stats| stats.faults.total),
             by_source: old.faults.by_source.zip(&new.faults.by_source, rate),
             around_pages: of(|stats| stats.faults.around_pages),
+            brought_pages: of(|stats| stats.faults.brought_pages),
             evicted_pages: of(|stats| stats.evictions.pages),
             rejected: old.evictions.rejected.zip(&new.evictions.rejected, rate),
             swap_read_bytes: of(|stats| stats.swap.read_bytes),
@@ -116,7 +109,7 @@ pub(super) mod tests {
         let latency = &stats.fault_latency_ns;
         assert_eq!((latency.all.p50, latency.by_source.pool.p99, latency.by_source.zero.max), (9000, 70_000, 0));
         assert_eq!(stats.codecs_by_pages()[0].0, "zstd", "the most used first");
-        assert_eq!(unpaged_bytes(&stats), 15 << 20);
+        assert_eq!(stats.now.memory.unmanaged_bytes(), 15 << 20);
         assert!((stats.pool_ratio().unwrap() - 3.26).abs() < 0.01);
         assert_eq!(shown(Stats::default()), Stats::default());
         assert_eq!(Stats::default().pool_ratio(), None);

@@ -73,6 +73,8 @@ struct Seen {
     raw_bytes: u64,
     /// Bytes of the blocks as they are stored.
     stored_bytes: u64,
+    /// Bytes of the file that were read.
+    read_bytes: u64,
     /// Time of the run, up to the last block, ns.
     run_ns: u64,
     /// Most paged processes at the same time, and their number in the whole run.
@@ -89,6 +91,7 @@ impl Seen {
             blocks: 0,
             raw_bytes: 0,
             stored_bytes: 0,
+            read_bytes: 0,
             run_ns: 0,
             most_processes: 0,
             processes: 0,
@@ -119,7 +122,8 @@ impl Seen {
                 }
             }
         }
-        seen.stored_bytes = reader.offset() - head_bytes;
+        seen.read_bytes = reader.offset();
+        seen.stored_bytes = seen.read_bytes - head_bytes;
         seen
     }
 
@@ -241,6 +245,9 @@ fn text(path: &Path, head: &Head, seen: &Seen, ending: &str, length: Option<u64>
     line(
         "size",
         match length {
+            Some(bytes) if bytes > seen.read_bytes => {
+                format!("{} of {bytes} bytes, {stored:.2} bytes a call", seen.read_bytes)
+            }
             Some(bytes) => format!("{}, {stored:.2} bytes a call", human(bytes)),
             None => format!("{stored:.2} bytes a call"),
         } + &format!(" ({raw:.2} before compression)"),

@@ -32,15 +32,15 @@ fn verify(path: &Path) -> Result<String, Failure> {
     let replay = replayed.map_err(|error| Failure::here(format!("{}: {error}", path.display())))?;
     let same = format!("every decision is the same, {} calls", grouped(replay.compared));
     let time = format!("{:.1} s", start.elapsed().as_secs_f64());
+    let after = match replay.calls - replay.compared {
+        0 => String::new(),
+        calls => format!("; for its last {} calls there is nothing to compare", grouped(calls)),
+    };
     match &replay.cut {
         None => Ok(format!("{}: {same}, in {time}\n", path.display())),
         Some(error) if error.is_cut() => {
-            let after = match replay.calls - replay.compared {
-                0 => String::new(),
-                calls => format!("; for its last {} calls there is nothing to compare", grouped(calls)),
-            };
             Ok(format!("{}: {same}, in {time}; {}{after}\n", path.display(), cut(error, length(path))))
         }
-        Some(error) => Err(Failure::here(format!("{}; up to there {same}", unreadable(path, error).message))),
+        Some(error) => Err(Failure::here(format!("{}; up to there {same}{after}", unreadable(path, error).message))),
     }
 }

@@ -120,6 +120,11 @@ fn a_process_leaves_and_comes_back() {
     assert_eq!(held.row()["background"], true);
     held.comes_back();
     assert_eq!(held.row()["background"], false);
+    let tree = live(memfit_command(), held.tree.root()).expect("it runs");
+    let count = |key: &str| tree["faults"][key].as_u64().unwrap();
+    let of_processes: u64 =
+        tree["processes"].as_array().unwrap().iter().map(|row| row["faults"].as_u64().unwrap()).sum();
+    assert!(count("total") <= of_processes && count("brought_pages") > MIB << 8, "{of_processes}: {tree:#}");
     let faults = held.row()["faults"].as_u64();
     held.is_right(0);
     let since = held.row()["faults"].as_u64().unwrap() - faults.unwrap();

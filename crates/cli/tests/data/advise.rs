@@ -82,6 +82,8 @@ fn a_recording_without_accesses_tells_of_its_own_budget_alone() {
     let little = said("little");
     assert!(little.contains("more than the 10 MiB that it had") && little.contains("room for everything"), "{little}");
     assert!(little.contains("tells of its own budget") && !little.contains("75 % of that"), "{little}");
+    // Its command is the name of a workload, which cannot be run.
+    assert!(little.starts_with("little: ") && little.contains(" -- COMMAND "), "{little}");
     // The recording has the sizes under the codec of its own scheme. So no other scheme is advised,
     // but the user can ask for one.
     assert!(little.contains("What lzo would make of the pages was not recorded: zram, zswap-zsmalloc are"), "{little}");

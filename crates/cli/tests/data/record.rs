@@ -147,6 +147,11 @@ fn damage_is_told_with_its_place() {
         directory.all_refuse("damaged", &["the file is damaged", &format!("at byte {offset}")]);
         let told = trace(&directory.0, &["info", "--json", "damaged"]);
         let value: Value = serde_json::from_slice(&told.out).unwrap();
+        let told = text(&trace(&directory.0, &["info", "damaged"]).out);
+        assert!(told.contains(&format!(" {offset} of {} bytes, ", whole.len())), "{told}");
+        if part > 0 {
+            directory.refuses(&["verify", "damaged"], 1, &["for its last 100 calls there is nothing to compare"]);
+        }
         assert_eq!((&value[0]["damaged_at"], &value[0]["calls"]), (&offset.into(), &(part * 100).into()));
         // Without the rest the recording counts as cut, which can happen to any run.
         directory.file("cut", &whole[..offset as usize + 20]);

@@ -96,6 +96,17 @@ impl Server {
         self.loads.drain(..unseen);
     }
 
+    /// Counts the loads, if there are any, where the pager itself wants the page.
+    pub(super) fn count_brought(&self) {
+        if self.served != 0 {
+            return;
+        }
+        let pages = self.loads.iter().filter(|load| load.source != Source::Zero).count() as u64;
+        let meters = &self.shared.meters;
+        meters.brought.fetch_add(pages, Relaxed);
+        meters.brought_along.fetch_add(pages.saturating_sub(1), Relaxed);
+    }
+
     fn bring(&mut self, page: Page, since: Instant) -> Result<bool, End> {
         let kind = SourceKind::of(&self.loads[0].source);
         // One ioctl less: the COPY of a single page wakes its thread. That thread may take this CPU
@@ -110,7 +121,8 @@ impl Server {
         }
         let awake = alone && fill == Fill::Done;
         let filled = self.finish(fill, 0)?;
-        if filled > 0 {
+        // A page that the pager wants for itself is no fault.
+        if filled > 0 && self.served != 0 {
             self.shared.meters.latency.record(kind, if awake { waited } else { since.elapsed() });
         }
         if filled > 0 && !awake {
@@ -255,8 +267,6 @@ impl Server {
             }
         }
         let any = self.loads.iter().any(|load| load.source == Source::File);
-        let first_is_new = new > 0 && self.loads[0].source == Source::File;
-        self.shared.files.faults.fetch_add(u64::from(first_is_new), Relaxed);
         drop(files);
         let rest = if any { self.loads.split_off(self.loads.len().min(FILE_RUN)) } else { Vec::new() };
         if any {
