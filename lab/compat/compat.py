@@ -230,9 +230,10 @@ def published(row):
             "time": slower(m), "zram": zram}
 
 
-COLUMNS = ["machine", "version", "peak", "budget", "peak_percent", "evicted", "result", "time", "zram"]
-HEAD = ["| program | machine | version | peak, MiB | budget, MiB | peak with memfit, % of the budget | evicted, % of the peak | result | time, with / without memfit | zram, the same total |",
-        "|---|---:|---|---:|---:|---:|---:|---|---:|---|"]
+COLUMNS = {"program": ("program", "---"), "machine": ("machine", "---:"), "version": ("version", "---"), "peak": ("peak, MiB", "---:"),
+           "budget": ("budget, MiB", "---:"), "peak_percent": ("peak with memfit, % of the budget", "---:"),
+           "evicted": ("evicted, % of the peak", "---:"), "result": ("result", "---"), "time": ("time, with / without memfit", "---:"),
+           "zram": ("zram, the same total", "---")}
 
 
 def machines_of(row):
@@ -266,12 +267,15 @@ def document(rows):
     counts = ", ".join(f"{results.count(word)} {word}" for word in dict.fromkeys(results))
     lines = ["", f"{len(known)} programs, {paged} of them with at least {EVICTED_LEAST} % of their peak evicted: {counts}.", "", "Machines:", ""]
     lines += [f"{number}. {machine}" for number, machine in enumerate(machines, 1)]
+    # Earlier results have no such peak.
+    columns = [c for c in COLUMNS if c != "peak_percent" or any(row.get(c) for _, row in known)]
     for group in dict.fromkeys(p.group for p, _ in known):
-        lines += ["", f"### {group}", "", *HEAD]
+        lines += ["", f"### {group}", ""]
+        lines += ["| " + " | ".join(COLUMNS[c][0] for c in columns) + " |", "|" + "|".join(COLUMNS[c][1] for c in columns) + "|"]
         for p, row in known:
             if p.group == group:
-                shown = {**row, "machine": ", ".join(str(machines.index(m) + 1) for m in machines_of(row))}
-                lines.append("| " + " | ".join([p.name, *(str(shown.get(c, "")) for c in COLUMNS)]) + " |")
+                shown = {**row, "program": p.name, "machine": ", ".join(str(machines.index(m) + 1) for m in machines_of(row))}
+                lines.append("| " + " | ".join(str(shown.get(c, "")) for c in columns) + " |")
     return lines
 
 

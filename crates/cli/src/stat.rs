@@ -104,8 +104,13 @@ fn processes(stats: &Stats) -> String {
         let (resident, peak) = (bytes(p.resident_bytes), bytes(p.peak_total_bytes));
         [p.pid.to_string(), resident, peak, paged(p.faults.to_string()), paged(bytes(p.evicted_pages * 4096))]
     }));
-    let names = running.iter().map(|process| process.title());
-    let mut text = aligned(&rows, std::iter::once("PROCESS".to_owned()).chain(names));
+    let mut names: Vec<String> =
+        std::iter::once("PROCESS".to_owned()).chain(running.iter().map(|process| process.title())).collect();
+    if stats.files.resident_bytes > 0 {
+        rows.push(["-", &bytes(stats.files.resident_bytes), "-", "-", "-"].map(String::from));
+        names.push("(pages of shared files)".into());
+    }
+    let mut text = aligned(&rows, names.into_iter());
     if let Some(more @ 1..) = stats.processes_left_out {
         let _ = writeln!(text, "  and {more} smaller");
     }
@@ -155,6 +160,8 @@ mod tests {
         let lines: Vec<String> = text.lines().map(words).collect();
         assert_eq!(lines[0], "PID RESIDENT PEAK FAULTS EVICTED PROCESS");
         assert_eq!(lines[1..], ["8 1.0G 0B 5 1.0M large", "7 1.0M 2.0M - - small"]);
+        let files = serde_json::from_value(serde_json::json!({"files": {"resident_bytes": 2u64 << 20}})).unwrap();
+        assert_eq!(words(processes(&files).lines().nth(1).unwrap()), "- 2.0M - - - (pages of shared files)");
         let many = Stats { processes_left_out: Some(9), ..Stats::default() };
         assert!(processes(&many).ends_with("PROCESS\n  and 9 smaller\n"));
         // A terminal cuts it, a pipe does not.

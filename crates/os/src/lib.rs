@@ -32,11 +32,17 @@ use std::io;
 /// The system's text for an error, without Rust's "(os error 2)".
 #[must_use]
 pub fn describe(error: &io::Error) -> String {
-    let text = error.to_string();
-    match text.find(" (os error ") {
-        Some(end) => text[..end].to_owned(),
-        None => text,
+    without_numbers(error.to_string())
+}
+
+/// A text without the numbers of the errors in it.
+#[must_use]
+pub fn without_numbers(mut text: String) -> String {
+    while let Some(start) = text.find(" (os error ") {
+        let Some(length) = text[start..].find(')') else { break };
+        text.replace_range(start..=start + length, "");
     }
+    text
 }
 
 #[cfg(test)]
@@ -47,5 +53,9 @@ mod tests {
     fn no_numbers_in_descriptions() {
         assert_eq!(describe(&io::Error::from_raw_os_error(libc::ENOENT)), "No such file or directory");
         assert_eq!(describe(&io::Error::other("x")), "x");
+        let error = io::Error::from_raw_os_error(libc::EIO);
+        let two = format!("cannot write: {error}; cannot read: {error}: raise -m");
+        assert_eq!(without_numbers(two), "cannot write: Input/output error; cannot read: Input/output error: raise -m");
+        assert_eq!(without_numbers("x (os error 5".into()), "x (os error 5");
     }
 }

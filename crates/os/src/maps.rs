@@ -148,6 +148,33 @@ pub fn within(maps: &str, start: u64, end: u64) -> Vec<(u64, u64, u8)> {
     maps.lines().filter_map(of).collect()
 }
 
+/// The file of a mapping that has a whole range, and the byte of it at the range's start, from the
+/// text of /proc/PID/maps. `None` if there is no such mapping.
+pub fn file_at(maps: &str, start: u64, end: u64) -> Option<FileAt> {
+    let of = |line: &str| {
+        let (first, last) = parse_range(line.split(' ').next()?)?;
+        let mut fields = line.split_ascii_whitespace().skip(2);
+        let offset = u64::from_str_radix(fields.next()?, 16).ok()?;
+        let (major, minor) = fields.next()?.split_once(':')?;
+        let number = |text| u32::from_str_radix(text, 16).ok();
+        let device = libc::makedev(number(major)?, number(minor)?);
+        let inode = fields.next()?.parse().ok()?;
+        (first <= start && end <= last).then(|| FileAt { device, inode, offset: offset + start - first })
+    };
+    maps.lines().find_map(of)
+}
+
+/// See [`file_at`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileAt {
+    /// Device number, as stat gives it.
+    pub device: u64,
+    /// Inode number.
+    pub inode: u64,
+    /// Byte of the file.
+    pub offset: u64,
+}
+
 fn access_of(perms: &str) -> u8 {
     let letters = perms.bytes().zip([(b'r', 1), (b'w', 2), (b'x', 4)]);
     letters.map(|(has, (letter, bit))| if has == letter { bit } else { 0 }).sum()
@@ -525,6 +552,17 @@ impl AsFd for Pagemap {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_file_of_a_mapping() {
+        let maps = "7f00-7f04 r--s 00000000 00:01 57190 /memfd:memfit:a file (deleted)\n\
+                    1000-9000 ---s 00003000 fe:10 12 /data\n9000-a000 rw-p 00000000 00:00 0 \n";
+        let at = |start, end| file_at(maps, start, end).map(|at| (at.device, at.inode, at.offset));
+        assert_eq!(at(0x1000, 0x9000), Some((libc::makedev(0xfe, 0x10), 12, 0x3000)));
+        assert_eq!(at(0x2000, 0x3000), Some((libc::makedev(0xfe, 0x10), 12, 0x4000)));
+        assert_eq!(at(0x9000, 0xa000), Some((0, 0, 0)), "no file has inode 0");
+        assert_eq!([at(0x8000, 0xa000), at(0xb000, 0xc000)], [None; 2]);
+    }
 
     #[test]
     fn memory_that_is_gone_is_not_scanned() {

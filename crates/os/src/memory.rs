@@ -2,10 +2,11 @@
 
 use crate::procfs;
 use memfit_wire::{Ring, PAGE_BYTES};
+use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::ptr;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
@@ -162,10 +163,10 @@ impl Drop for Frames {
 }
 
 /// An anonymous file, in memory.
-fn anonymous_file(flags: libc::c_uint) -> io::Result<File> {
-    // SAFETY: a constant name; the descriptor is ours.
+fn anonymous_file(name: &CStr, flags: libc::c_uint) -> io::Result<File> {
+    // SAFETY: a name that ends with a null; the descriptor is ours.
     unsafe {
-        let fd = libc::memfd_create(c"memfit".as_ptr(), libc::MFD_CLOEXEC | flags);
+        let fd = libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | flags);
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
@@ -178,9 +179,89 @@ fn anonymous_file(flags: libc::c_uint) -> io::Result<File> {
 /// # Errors
 /// As the system calls give them.
 pub fn file_of(contents: &[u8]) -> io::Result<File> {
-    let mut file = anonymous_file(0)?;
+    let mut file = anonymous_file(c"memfit", 0)?;
     file.write_all(contents)?;
     Ok(file)
+}
+
+/// An anonymous file of this size, which is sealed.
+fn sealed(name: &CStr, bytes: u64) -> io::Result<File> {
+    let file = anonymous_file(name, libc::MFD_ALLOW_SEALING)?;
+    file.set_len(bytes)?;
+    let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+    // SAFETY: seals our own descriptor.
+    if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(file)
+}
+
+/// Frees the memory of a range of an anonymous file. False if the kernel refuses that.
+fn punch(file: &File, at: u64, bytes: u64) -> bool {
+    let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    // SAFETY: acts on our own file.
+    unsafe { libc::fallocate(file.as_raw_fd(), mode, at as libc::off_t, bytes as libc::off_t) == 0 }
+}
+
+/// A memfd that is mapped in programs only. Its holes read as zeros.
+#[derive(Debug)]
+pub struct SparseFile(File);
+
+/// Longest part of a file's name in the name of its memfd, bytes. The kernel takes 249 in all.
+const NAME_MAX: usize = 200;
+
+impl SparseFile {
+    /// One without pages. Its size, in bytes, is sealed. `name`: shown in /proc/PID/maps.
+    ///
+    /// # Errors
+    /// As memfd_create and ftruncate give them.
+    pub fn create(name: &str, bytes: u64) -> io::Result<SparseFile> {
+        let name: Vec<u8> = name.bytes().filter(|&byte| byte != 0).take(NAME_MAX).collect();
+        let name = CString::new([b"memfit:", &name[..]].concat()).unwrap_or_default();
+        sealed(&name, bytes).map(SparseFile)
+    }
+
+    /// Fills `out` with the bytes from `at` on.
+    ///
+    /// # Errors
+    /// When the range ends behind the file.
+    pub fn read(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
+        self.0.read_exact_at(out, at)
+    }
+
+    /// Takes the pages of a range out of the file, and of all mappings. False if the kernel refuses
+    /// that.
+    #[must_use]
+    pub fn punch(&self, at: u64, bytes: u64) -> bool {
+        bytes == 0 || punch(&self.0, at, bytes)
+    }
+
+    /// Whether a range of whole pages has one that is not a hole. True if the kernel cannot say.
+    #[must_use]
+    pub fn has(&self, at: u64, pages: u64) -> bool {
+        // SAFETY: changes only the position of a descriptor of which the position is not used.
+        let next = unsafe { libc::lseek(self.0.as_raw_fd(), at as libc::off_t, libc::SEEK_DATA) };
+        match u64::try_from(next) {
+            Ok(next) => next < at + pages * PAGE_BYTES as u64,
+            // No data up to the end.
+            Err(_) => io::Error::last_os_error().raw_os_error() != Some(libc::ENXIO),
+        }
+    }
+
+    /// Its device and inode number, as in /proc/PID/maps.
+    ///
+    /// # Errors
+    /// As fstat gives them.
+    pub fn number(&self) -> io::Result<(u64, u64)> {
+        let metadata = self.0.metadata()?;
+        Ok((metadata.dev(), metadata.ino()))
+    }
+}
+
+impl AsFd for SparseFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
 }
 
 /// Whether a program could map a descriptor's file for reading.
@@ -217,13 +298,7 @@ unsafe impl Sync for Segment {}
 impl Segment {
     /// A new segment of zeros. Its size is sealed, so the program cannot shrink it.
     pub fn create(bytes: usize) -> io::Result<Segment> {
-        let file = anonymous_file(libc::MFD_ALLOW_SEALING)?;
-        file.set_len(bytes as u64)?;
-        let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
-        // SAFETY: seals our own descriptor.
-        if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
+        let file = sealed(c"memfit", bytes as u64)?;
         let base = map(bytes, file.as_raw_fd(), libc::MAP_SHARED | libc::MAP_NORESERVE)?;
         Ok(Segment { file, base, bytes })
     }
@@ -263,12 +338,16 @@ impl Segment {
         unsafe { std::ptr::copy_nonoverlapping(self.base.add(at), out.as_mut_ptr(), PAGE_BYTES) };
     }
 
+    /// Fills the page at a byte of the segment.
+    pub fn write_page(&self, at: usize, page: &[u8]) {
+        assert!(within(at as u64, page.len(), self.bytes) && page.len() == PAGE_BYTES, "no page of the segment");
+        // SAFETY: as in `copy_page`.
+        unsafe { std::ptr::copy_nonoverlapping(page.as_ptr(), self.base.add(at), PAGE_BYTES) };
+    }
+
     /// Frees the memory of so many pages; they then read as zeros.
     pub fn punch(&self, at: usize, pages: usize) {
-        let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-        let (at, len) = (at as libc::off_t, (pages * PAGE_BYTES) as libc::off_t);
-        // SAFETY: acts on our own file.
-        unsafe { libc::fallocate(self.file.as_raw_fd(), mode, at, len) };
+        punch(&self.file, at as u64, (pages * PAGE_BYTES) as u64);
     }
 }
 

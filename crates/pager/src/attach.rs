@@ -8,6 +8,7 @@ use crate::family::Family;
 use crate::fault;
 use crate::fork_children;
 use crate::forks::{self, Expected};
+use crate::leases;
 use crate::locks::Lock;
 use crate::mutant::{off, Rule};
 use crate::ownership;
@@ -37,7 +38,10 @@ pub fn attach(desk: &Desk, client: &Arc<Client>) -> std::io::Result<()> {
     let known = client.proc.lock().clone();
     // The descriptors of a fork child were counted when its userfaultfd came.
     if known.is_none() && !desk.shared.room_for_paged() {
-        return Err(room::full());
+        leases::make_room(&desk.shared);
+        if !desk.shared.room_for_paged() {
+            return Err(room::full());
+        }
     }
     let slots = (desk.shared.budget.sizes.staging / 4096) as usize;
     let segment = Arc::new(Segment::create(slot_offset(slots as u32))?);

@@ -17,7 +17,7 @@ use crate::wake;
 use memfit_core::{Entry, Page};
 use memfit_os::procfs;
 use memfit_os::proctree::ProcStat;
-use memfit_wire::{Command, ALONE, BATCH_RANGES, BYE, CONFINE, DOFORK, FILTERED, QUIET, STAY};
+use memfit_wire::{Command, ALONE, BATCH_RANGES, BYE, CONFINE, DOFORK, FILTERED, NO_NEW_PRIVILEGES, QUIET, STAY};
 use std::collections::{HashMap, HashSet};
 use std::io::{Error, ErrorKind};
 use std::os::fd::OwnedFd;
@@ -129,13 +129,21 @@ pub fn requested(desk: &Arc<Desk>, socket: OwnedFd, pid: i32, flags: u32) {
     }
 }
 
-/// A process gives up rights: tells its stub thread, which still has them.
-pub fn confine(desk: &Desk, asker: &OwnedFd, pid: i32, flags: u32) {
+/// A process gives up rights: tells its stub thread, which still has them. Its mappings of the page
+/// cache become the kernel's first: those with more rights have them, too.
+pub fn confine(desk: &Desk, asker: OwnedFd, pid: i32, flags: u32) {
     let there = |c: &&Arc<Client>| c.pid == pid && c.dormant.is_none() && !c.gone.load(Relaxed);
     let client = desk.clients.lock().iter().rfind(there).cloned();
-    let command = Command { kind: CONFINE, flags, ..Command::default() };
-    let told = client.is_some_and(|client| send_command(&client.socket, &command, None));
-    answer(asker, if told { STAY } else { BYE });
+    let body = move || {
+        let told = client.is_some_and(|client| {
+            let proc = client.proc.lock().clone().filter(|_| flags & NO_NEW_PRIVILEGES == 0);
+            proc.iter().for_each(|proc| leases::give_up(&client, proc));
+            send_command(&client.socket, &Command { kind: CONFINE, flags, ..Command::default() }, None)
+        });
+        answer(&asker, if told { STAY } else { BYE });
+    };
+    // If there is no thread, the asker's socket closes, and it asks again.
+    let _ = std::thread::Builder::new().name("confine".into()).stack_size(128 << 10).spawn(body);
 }
 
 /// Detaches a process in a thread of its own, then answers the asker.
@@ -182,7 +190,8 @@ fn detach(desk: &Desk, client: &Client, why: Why) {
         let was_paged = proc.counters.evicted.load(Relaxed) > 0;
         let comm = procfs::comm(client.pid).unwrap_or_else(|| client.comm.clone());
         tell(desk, client.pid, &comm, why, was_paged);
-        // Without a stub they could not be mapped again. What is left is brought back.
+        // Without a stub they could not be mapped again. What is left stays in the page cache, and
+        // the process is killed when somebody changes the file.
         leases::give_up(client, &proc);
         if !give_back(&desk.shared, client, &proc) {
             return;

@@ -7,6 +7,7 @@
 mod bring;
 mod end;
 mod messages;
+mod place;
 pub mod spare;
 mod waits;
 
@@ -27,6 +28,7 @@ use memfit_os::event::poll;
 use memfit_os::procfs::TaskStat;
 use memfit_os::uffd::{Event as Message, Fill, Inbox, Uffd};
 use memfit_wire::{BATCH_RANGES, DOFORK, DONTFORK, FORK_BEGINS, FORK_ENDED, NOTICE_DOFORK, NOTICE_DONTFORK};
+use place::Place;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::Arc;
@@ -73,6 +75,8 @@ pub struct Server {
     /// Faults that wait for a read.
     reading: Vec<Waiting>,
     inbox: Inbox,
+    /// Where the core has the pages of `loads`.
+    place: Place,
     loads: Vec<Load>,
     idle_class: bool,
     cpu: Option<usize>,
@@ -118,6 +122,8 @@ const QUICK_ROUNDS: u32 = 20;
 /// Longest time that the pager reads changes of other threads at a fork's end, if an event is
 /// always unread.
 const CHANGES_TOLD: Duration = Duration::from_millis(50);
+/// Time between two tries while another process fills a page of the page cache.
+const OTHERS_FILL: Duration = Duration::from_micros(50);
 /// Time between two polls for faults while the program forks.
 const FORK_POLL: Duration = Duration::from_micros(50);
 
@@ -169,6 +175,7 @@ pub fn run(shared: Arc<Shared>, proc: Arc<Proc>) {
         reader: shared.swap.clone().map(|swap| Reader::new(swap, shared.budget.sizes.budget)),
         reading: Vec::new(),
         inbox: Inbox::default(),
+        place: Place::own(&proc),
         loads: Vec::with_capacity(64),
         idle_class: false,
         cpu: None,
@@ -309,7 +316,8 @@ impl Server {
     /// those of the pages expected next, at most `limit`. Else, how many pages from this one on can
     /// be filled at once.
     fn read_first(&mut self, page: Page, limit: Option<u64>) -> Result<u32, ()> {
-        let Some(reader) = self.reader.as_mut().filter(|_| self.shared.has_swapped()) else { return Ok(u32::MAX) };
+        let swaps = self.shared.has_swapped() && !self.place.is_cache();
+        let Some(reader) = self.reader.as_mut().filter(|_| swaps) else { return Ok(u32::MAX) };
         let mut ahead = std::mem::take(&mut self.ahead);
         ahead.clear();
         let most = limit.map_or(reader.pages_ahead(), |limit| reader.pages_ahead().min(limit as usize));
@@ -363,7 +371,7 @@ impl Server {
             true => fork_children::claims(&self.shared, &self.proc, fault.tid),
             false => Vec::new(),
         };
-        if !self.serve_missing(fault, page, is_beacon, more)? {
+        if !self.serve_missing(fault, is_beacon, more)? {
             return Ok(());
         }
         if !claims.is_empty() {
@@ -377,36 +385,13 @@ impl Server {
 
     /// Serves a fault on a missing page. False if it fills nothing: the page is a guard page, or
     /// the fault must wait, and is in `reading` or `postponed`.
-    fn serve_missing(
-        &mut self,
-        fault: Waiting,
-        page: Page,
-        is_beacon: bool,
-        more: &mut Vec<Waiting>,
-    ) -> Result<bool, End> {
+    fn serve_missing(&mut self, fault: Waiting, is_beacon: bool, more: &mut Vec<Waiting>) -> Result<bool, End> {
         if !is_beacon && self.holds(fault) {
             return Ok(false);
         }
         self.counted = Duration::ZERO;
         loop {
-            let Ok(mut most) = self.read_first(page, fault.optional.map(|pages| pages.pages)) else {
-                self.reading.push(fault);
-                return Ok(false);
-            };
-            let limit = match self.proc.region_of(fault.address) {
-                Some((start, end)) => PageRange::from_addresses(start, end),
-                None => PageRange { first: page, pages: 1 },
-            };
-            let mut limit = fault.optional.map_or(limit, |most| most.within(limit));
-            if !is_beacon && self.throttle(fault, more)? {
-                (most, limit) = (1, PageRange { first: page, pages: 1 });
-            }
-            self.loads.clear();
-            let mut state = self.shared.lock();
-            let most = self.shared.sampling.as_ref().map_or(most, |sampling| most.min(sampling.most(page)));
-            let answer = state.core.fault(self.proc.id, page, limit, most, &mut self.loads);
-            self.shared.apply_effects(state);
-            self.count_brought();
+            let Some((page, answer)) = self.ask_core(fault, is_beacon, more)? else { return Ok(false) };
             let source = self.loads.first().map(|load| load.source.clone());
             let done = match answer {
                 Fault::Load if fault.optional.is_some() => {
@@ -421,13 +406,23 @@ impl Server {
                 Fault::Load => {
                     self.bring_below(page)?;
                     if !self.keep_guards() {
-                        self.proc.uffd.wake(page.address(), 4096);
+                        self.wake(page, 1);
                         return Ok(false);
                     }
                     self.find_files();
                     self.load(page, fault.since)?
                 }
                 Fault::Present => self.verify_present(page)?,
+                // Pages of the page cache.
+                Fault::Evicting if self.place.is_cache() => {
+                    self.shared.cache.wait();
+                    false
+                }
+                Fault::Busy if self.place.is_cache() => {
+                    // The fault thread of another process wakes only that process.
+                    std::thread::sleep(OTHERS_FILL);
+                    false
+                }
                 Fault::Evicting => {
                     if !self.drain_batch()? {
                         // Other faults need not wait for this one.
@@ -444,7 +439,7 @@ impl Server {
                 return Ok(true);
             }
             if off(Rule::EventPending) {
-                self.proc.uffd.wake(page.address(), 4096);
+                self.wake(page, 1);
                 return Ok(true);
             }
             if self.proc.expected().is_some_and(|fork| fork.may_wait(fault.tid)) {
@@ -457,6 +452,40 @@ impl Server {
                 return Err(End::Gone);
             }
         }
+    }
+
+    /// Asks the core how to serve a fault on a missing page: the page's number in the core, and the
+    /// answer. `None` if the fault must wait for a read; it is in `reading` then.
+    fn ask_core(
+        &mut self,
+        fault: Waiting,
+        is_beacon: bool,
+        more: &mut Vec<Waiting>,
+    ) -> Result<Option<(Page, Fault)>, End> {
+        self.place = Place::of(&self.shared, &self.proc, Page::of(fault.address));
+        let Ok(mut most) = self.read_first(Page::of(fault.address), fault.optional.map(|pages| pages.pages)) else {
+            self.reading.push(fault);
+            return Ok(None);
+        };
+        let alone = !is_beacon && self.throttle(fault, more)?;
+        // Events were read meanwhile.
+        self.place = Place::of(&self.shared, &self.proc, Page::of(fault.address));
+        let page = self.place.in_core(Page::of(fault.address));
+        let limit = self.place.limit().unwrap_or_else(|| match self.proc.region_of(fault.address) {
+            Some((start, end)) => PageRange::from_addresses(start, end),
+            None => PageRange { first: page, pages: 1 },
+        });
+        let mut limit = fault.optional.map_or(limit, |most| most.within(limit));
+        if alone {
+            (most, limit) = (1, PageRange { first: page, pages: 1 });
+        }
+        self.loads.clear();
+        let mut state = self.shared.lock();
+        let most = self.sampling().map_or(most, |sampling| most.min(sampling.most(page)));
+        let answer = state.core.fault(self.place.id, page, limit, most, &mut self.loads);
+        self.shared.apply_effects(state);
+        self.count_brought();
+        Ok(Some((page, answer)))
     }
 
     /// The program writes to a write-protected page: the stub is taking it from a read-only
@@ -525,7 +554,7 @@ impl Server {
 
     /// Records the cost of a served access, if accesses are recorded.
     fn sampled(&self, page: Page, source: Option<Source>, since: Instant) {
-        if let (Some(sampling), Some(source)) = (&self.shared.sampling, source) {
+        if let (Some(sampling), Some(source)) = (self.sampling(), source) {
             if sampling.faulted(self.proc.id, page, &source, since.elapsed(), self.idle_class) {
                 self.shared.budget.want_reclaim();
             }
@@ -673,6 +702,9 @@ impl Server {
     /// never fill zeros (rule 19). With `io` held, no batch takes the page between the read of the
     /// table and the proof.
     fn verify_present(&mut self, page: Page) -> Result<bool, End> {
+        if self.place.is_cache() {
+            return self.verify_cached(page);
+        }
         let proc = Arc::clone(&self.proc);
         let _io = proc.io.lock();
         if self.shared.lock().core.entry(proc.id, page) != Entry::Resident {

@@ -1,28 +1,32 @@
 //! Read-only mappings of files whose pages are in the budget (schemes with `classes` = file-dropped
 //! or file-pooled).
 //!
-//! To the kernel such a mapping is anonymous and empty: the stub makes it instead of the mapping
+//! To the kernel a private one is anonymous and empty: the stub makes it instead of the mapping
 //! that the program requested, and the pager fills it from the file. So its pages are evicted like
 //! all others. A page that still holds what was read is *clean*: it can be dropped and read again.
 //! A keyed hash of the contents shows whether a page is clean. So a program that writes there
 //! (after mprotect, or by mistake) loses nothing: that page is an anonymous one from then on.
 //!
-//! Differences from a mapping by the kernel: a write by mistake raises no SIGSEGV; pages beyond the
-//! end of the file are zeros and raise no SIGBUS; /proc shows no file name; of a private mapping
-//! only pages that are read after a change of the file show it, which POSIX leaves open. A shared
-//! mapping is the kernel's before the file can change ([`crate::leases`]).
+//! A shared one is a mapping of a memfd of the page cache ([`crate::page_cache`]), and becomes the
+//! kernel's before the file can change ([`crate::leases`]).
+//!
+//! Differences of a private mapping from one by the kernel: a write by mistake raises no SIGSEGV;
+//! pages beyond the end of the file are zeros and raise no SIGBUS; /proc shows no file name; only
+//! pages that are read after a change of the file show it, which POSIX leaves open.
 
 use crate::clients::{Client, DORMANT, IDLE, MANAGED, REFUSED};
 use crate::control::Desk;
 use crate::leases::{self, Leased};
 use crate::locks::{rank, Lock};
+use crate::page_cache::Cached;
 use crate::proc::{send_command, Proc};
 use crate::swap::{Hash, Hasher};
 use crate::wake;
 use memfit_core::driver::fork_changes::Change;
-use memfit_core::{Page, PAGE_BYTES};
-use memfit_os::lease;
-use memfit_wire::{Command, FromStub, BYE, SHARED_FILE, STAY};
+use memfit_core::{Page, PageRange, PAGE_BYTES};
+use memfit_os::maps::{self, FileAt};
+use memfit_os::{lease, procfs};
+use memfit_wire::{Command, FromStub, BYE, FILE_MAPPED, SHARED_FILE, STAY};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
@@ -44,14 +48,63 @@ const FILE_PAGES_MAX: u64 = 1 << 24;
 /// A file whose pages are mapped.
 #[derive(Debug)]
 pub struct MappedFile {
-    /// The program's own file description.
+    /// A file description of the pager's own: one of the program could have a lock, which must not
+    /// outlive the program's.
     pub file: File,
     /// Reads past the page cache, which the budget does not count, if the file system can.
     direct: Option<File>,
-    /// Hash of each page as it was read last.
-    hashes: Lock<Vec<Option<Hash>>, { rank::FILE_HASHES }>,
+    /// Hash of each page of a private mapping as it was read last.
+    hashes: Hashes,
     /// For shared mappings.
     pub leased: Leased,
+    /// The same: its place in the page cache.
+    pub cached: OnceLock<Cached>,
+}
+
+/// Hashes of a file's pages, by their index.
+#[derive(Debug, Default)]
+pub struct Hashes(Lock<Vec<Option<Hash>>, { rank::FILE_HASHES }>);
+
+impl Hashes {
+    /// `index`: of the first page.
+    fn set(&self, index: u64, new: impl Iterator<Item = Hash>) {
+        let mut all = self.0.lock();
+        for (i, hash) in new.enumerate() {
+            let at = index as usize + i;
+            if all.len() <= at {
+                all.resize(at + 1, None);
+            }
+            all[at] = Some(hash);
+        }
+    }
+
+    fn get(&self, index: u64) -> Option<Hash> {
+        self.0.lock().get(index as usize).copied().flatten()
+    }
+
+    fn capacity(&self) -> usize {
+        self.0.lock().capacity()
+    }
+}
+
+impl MappedFile {
+    /// Its name, without the directory, as far as that is known.
+    pub fn name(&self) -> String {
+        let path = std::fs::read_link(format!("/proc/self/fd/{}", self.file.as_raw_fd())).unwrap_or_default();
+        path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+    }
+}
+
+/// Pages of a shared mapping: where they are in the page cache.
+#[derive(Debug, Clone)]
+pub struct InCache {
+    /// The file. The mapping can become the kernel's at any moment, while a fault on it is served.
+    pub file: Arc<MappedFile>,
+    /// Number in the page cache of the mapping's first page, and of the pages behind it that the
+    /// file has.
+    pub pages: PageRange,
+    /// The mapping's first page.
+    pub first: Page,
 }
 
 /// A shared mapping or a part of it.
@@ -86,6 +139,21 @@ impl FileRanges {
     pub fn at(&self, page: Page) -> Option<(&Arc<MappedFile>, u64)> {
         let (&first, mapped) = self.0.range(..=page.0).next_back()?;
         (page.0 < mapped.end).then(|| (&mapped.file, mapped.index + page.0 - first))
+    }
+
+    /// Where a page of a shared mapping is in the page cache.
+    pub fn in_cache(&self, page: Page) -> Option<InCache> {
+        let (&first, mapped) = self.0.range(..=page.0).next_back()?;
+        let cached = mapped.file.cached.get().filter(|_| mapped.shared && page.0 < mapped.end)?;
+        let at = cached.number(mapped.index);
+        let pages = (mapped.end - first).min(cached.end().saturating_sub(at));
+        let file = Arc::clone(&mapped.file);
+        Some(InCache { file, pages: PageRange { first: Page(at), pages }, first: Page(first) })
+    }
+
+    /// The shared mappings: first page and one past the last page, in order.
+    pub fn shared_pages(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.0.iter().filter(|(_, mapped)| mapped.shared).map(|(&first, mapped)| (first, mapped.end))
     }
 
     /// First page and one past the last page of each mapping, in order.
@@ -158,9 +226,11 @@ impl FileRanges {
 
 /// What tells one file from another. A file system with snapshots (bcachefs), or one that passes
 /// several on (9p, virtiofs), gives the same device and number to files that differ: then they have
-/// changed at different times.
+/// changed at different times. A program of another user that disturbs the page cache disturbs only
+/// its own user's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct FileKey {
+    user: u32,
     device: u64,
     inode: u64,
     size: u64,
@@ -168,8 +238,9 @@ struct FileKey {
 }
 
 impl FileKey {
-    fn of(metadata: &Metadata) -> FileKey {
+    fn of(metadata: &Metadata, user: u32) -> FileKey {
         FileKey {
+            user,
             device: metadata.dev(),
             inode: metadata.ino(),
             size: metadata.len(),
@@ -190,8 +261,6 @@ pub struct Files {
     pub reads: AtomicU64,
     /// Their bytes.
     pub read_bytes: AtomicU64,
-    /// Faults that read a page of a file for which the core has no object.
-    pub faults: AtomicU64,
 }
 
 impl Files {
@@ -206,31 +275,32 @@ impl Files {
             waiter: OnceLock::new(),
             reads: AtomicU64::new(0),
             read_bytes: AtomicU64::new(0),
-            faults: AtomicU64::new(0),
         })
     }
 
     /// The file of a program's descriptor: a regular file that this descriptor may read and map.
     /// The pager may have other rights than the program, so it opens nothing before that is
-    /// checked.
-    fn open(&self, fd: &OwnedFd) -> io::Result<Arc<MappedFile>> {
-        // The program's own file description, as a mapping by the kernel would hold it.
+    /// checked. `user`: the program's.
+    pub fn open(&self, fd: &OwnedFd, user: u32) -> io::Result<Arc<MappedFile>> {
         let file = File::from(fd.try_clone()?);
         let metadata = file.metadata()?;
         if !metadata.file_type().is_file() || metadata.len() / PAGE_BYTES >= FILE_PAGES_MAX {
             return Err(io::ErrorKind::Unsupported.into());
         }
         memfit_os::memory::may_map(file.as_fd())?;
-        let key = FileKey::of(&metadata);
+        let key = FileKey::of(&metadata, user);
         let known = |open: &OpenFiles| open.get(&key).and_then(Weak::upgrade);
         if let Some(known) = known(&self.open.lock()) {
             return Ok(known);
         }
-        // The same file, which may be read, but past the page cache. O_NONBLOCK: does not wait for
-        // the holder of a lease.
+        // The same file, which may be read, and once more past the page cache. O_NONBLOCK: does not
+        // wait for the holder of a lease.
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-        let direct = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT | libc::O_NONBLOCK).open(path).ok();
-        let mapped = Arc::new(MappedFile { file, direct, hashes: Lock::default(), leased: Leased::default() });
+        let open = |flags| OpenOptions::new().read(true).custom_flags(flags | libc::O_NONBLOCK).open(&path);
+        // A private mapping keeps the program's description if there is no other way.
+        let (file, direct) = (open(0).unwrap_or(file), open(libc::O_DIRECT).ok());
+        let (hashes, leased, cached) = (Hashes::default(), Leased::default(), OnceLock::new());
+        let mapped = Arc::new(MappedFile { file, direct, hashes, leased, cached });
         // No lock was held over the open: a file system can take as long as it likes.
         let mut open = self.open.lock();
         if let Some(known) = known(&open) {
@@ -252,11 +322,11 @@ impl Files {
     }
 
     /// Fills whole pages with those of the file from `index` on, and zeros beyond its end. `out` is
-    /// aligned as for O_DIRECT.
+    /// aligned as for O_DIRECT. `cached`: for the page cache.
     ///
     /// # Errors
     /// When the file cannot be read.
-    pub fn read(&self, file: &MappedFile, index: u64, out: &mut [u8]) -> io::Result<()> {
+    pub fn read(&self, file: &MappedFile, cached: bool, index: u64, out: &mut [u8]) -> io::Result<()> {
         let mut done = 0;
         let mut direct = file.direct.as_ref();
         while done < out.len() {
@@ -276,49 +346,60 @@ impl Files {
         out[done..].fill(0);
         self.reads.fetch_add(1, Relaxed);
         self.read_bytes.fetch_add(done as u64, Relaxed);
-        let mut hashes = file.hashes.lock();
-        // Pages beyond the end are the program's own, like any page of zeros.
-        for (i, page) in out.chunks(PAGE_BYTES as usize).enumerate().take(done.div_ceil(PAGE_BYTES as usize)) {
-            let at = index as usize + i;
-            if hashes.len() <= at {
-                hashes.resize(at + 1, None);
-            }
-            hashes[at] = Some(self.hasher.hash(page));
+        let pages = out.chunks(PAGE_BYTES as usize).map(|page| self.hasher.hash(page));
+        match file.cached.get().filter(|_| cached) {
+            Some(cached) => cached.hashes.set(index, pages),
+            // Pages beyond the end are the program's own, like any page of zeros.
+            None => file.hashes.set(index, pages.take(done.div_ceil(PAGE_BYTES as usize))),
         }
         Ok(())
     }
 
-    /// Whether a page still holds what was read from the file.
+    /// Whether a page of a private mapping still holds what was read from the file.
     pub fn is_clean(&self, file: &MappedFile, index: u64, page: &[u8]) -> bool {
-        let known = file.hashes.lock().get(index as usize).copied().flatten();
-        known.is_some_and(|hash| hash == self.hasher.hash(page))
+        file.hashes.get(index) == Some(self.hasher.hash(page))
+    }
+
+    /// The same of a page in the page cache.
+    pub fn is_as_read(&self, cached: &Cached, index: u64, page: &[u8]) -> bool {
+        cached.hashes.get(index) == Some(self.hasher.hash(page))
+    }
+
+    /// Nobody maps this file from here on: whoever maps it later gets a new one.
+    pub fn forget(&self, file: &Arc<MappedFile>) {
+        self.open.lock().retain(|_, known| !std::ptr::eq(known.as_ptr(), Arc::as_ptr(file)));
     }
 
     /// Bytes of the tables.
     pub fn metadata_bytes(&self) -> u64 {
         let open = self.open.lock();
-        let hashes = |file: &Weak<MappedFile>| file.upgrade().map_or(0, |file| file.hashes.lock().capacity());
+        let hashes = |file: &Weak<MappedFile>| {
+            let cached = |file: &MappedFile| file.cached.get().map_or(0, |cached| cached.hashes.capacity());
+            file.upgrade().map_or(0, |file| file.hashes.capacity() + cached(&file))
+        };
         (open.values().map(hashes).sum::<usize>() * size_of::<Option<Hash>>()) as u64
     }
 }
 
-/// A thread of a program has made a mapping to be filled from a file: see [`memfit_wire::FILE`].
+/// A thread of a program wants a mapping to be filled from a file: see [`memfit_wire::FILE`].
 pub fn requested(desk: &Arc<Desk>, socket: OwnedFd, peer: (u32, i32), request: FromStub, fd: Option<OwnedFd>) {
     let desk = Arc::clone(desk);
     let answer = move || {
-        let taken = fd.is_some_and(|fd| take(&desk, peer, &request, &fd).is_some());
-        send_command(&socket, &Command { kind: if taken { STAY } else { BYE }, ..Command::default() }, None);
+        let taken = fd.and_then(|fd| take(&desk, peer, &request, &fd));
+        let kind = if taken.is_some() { STAY } else { BYE };
+        let to_map = taken.as_ref().filter(|_| request.flags == SHARED_FILE).and_then(|file| file.cached.get());
+        send_command(&socket, &Command { kind, ..Command::default() }, to_map.map(|cached| cached.memfd.as_fd()));
     };
     // In a thread, because it may have to wait for the control thread.
     let _ = std::thread::Builder::new().name("file".into()).stack_size(128 << 10).spawn(answer);
 }
 
-fn take(desk: &Arc<Desk>, (uid, pid): (u32, i32), request: &FromStub, fd: &OwnedFd) -> Option<()> {
+/// The file of the request, if the pager does what is requested.
+fn take(desk: &Arc<Desk>, (uid, pid): (u32, i32), request: &FromStub, fd: &OwnedFd) -> Option<Arc<MappedFile>> {
     let [start, end] = request.segment;
-    let pages = (start / PAGE_BYTES, end / PAGE_BYTES);
     let whole = [start, end, request.token].iter().all(|at| at % PAGE_BYTES == 0);
     // With announced forks, pages that were never read would be missing in a child.
-    let takes = desk.shared.takes_files() && desk.fork_events && desk.shared.room_for_file();
+    let takes = desk.shared.takes_files() && desk.fork_events;
     if !whole || start >= end || !takes {
         return None;
     }
@@ -327,15 +408,27 @@ fn take(desk: &Arc<Desk>, (uid, pid): (u32, i32), request: &FromStub, fd: &Owned
     if shared && !lease::is_read_only(fd.as_fd()) {
         return None;
     }
-    let file = desk.shared.files.open(fd).ok()?;
+    let mapped = shared && request.flags & FILE_MAPPED != 0;
+    if !mapped {
+        leases::make_room(&desk.shared);
+        desk.shared.room_for_file().then_some(())?;
+    }
+    let file = desk.shared.files.open(fd, uid).ok()?;
     // As the kernel: on files of others only root takes a lease.
     if shared && uid != 0 && file.file.metadata().ok()?.uid() != uid {
         return None;
     }
-    let (client, proc) = paged(desk, pid)?;
-    if shared {
+    if shared && !mapped {
         leases::take(desk, &file)?;
+        desk.shared.cache.take(&desk.shared, desk.config.lock_pool, &file).ok()?;
+        // It may have been given up meanwhile.
+        if !file.leased.holds() {
+            desk.shared.cache.remove(&file);
+            return None;
+        }
+        return Some(file);
     }
+    let (client, proc) = paged(desk, pid)?;
     let give_up = Instant::now() + PAGED_WITHIN;
     loop {
         let io = proc.io.lock();
@@ -349,23 +442,47 @@ fn take(desk: &Arc<Desk>, (uid, pid): (u32, i32), request: &FromStub, fd: &Owned
             std::thread::sleep(POLL);
             continue;
         }
-        proc.uffd.register_memory(start, end - start).ok()?;
-        // After mlockall the kernel fills each new mapping at once, with zeros.
-        let mut empty = true;
-        proc.identity.get()?.pagemap.present(start, end, |_, _, _| empty = false).ok()?;
-        if !empty {
-            return None;
+        let index = request.token / PAGE_BYTES;
+        match shared {
+            true => fill_shared(&proc, &file, (start, end), index)?,
+            false => fill_private(&proc, &file, (start, end), index)?,
         }
-        let mapped = Mapped { end: pages.1, file: Arc::clone(&file), index: request.token / PAGE_BYTES, shared };
-        proc.files.lock().add(pages.0, mapped);
-        if shared && !file.leased.holds() {
-            // Whoever gives the lease back, or has, may not have seen the mapping.
-            proc.files.lock().cut(pages.0, pages.1);
-            return None;
-        }
-        proc.add_region(start, end);
-        return Some(());
+        return Some(file);
     }
+}
+
+/// The mapping of the memfd is filled from now on. The program has no access to it yet.
+fn fill_shared(proc: &Proc, file: &Arc<MappedFile>, (start, end): (u64, u64), index: u64) -> Option<()> {
+    let cached = file.cached.get()?;
+    let (device, inode) = cached.memfd.number().ok()?;
+    let text = procfs::read_memory(proc.pid()?, "maps").ok()?;
+    if maps::file_at(&text, start, end) != Some(FileAt { device, inode, offset: index * PAGE_BYTES }) {
+        return None;
+    }
+    proc.uffd.register(start, end - start).ok()?;
+    let (first, end) = (start / PAGE_BYTES, end / PAGE_BYTES);
+    proc.files.lock().add(first, Mapped { end, file: Arc::clone(file), index, shared: true });
+    // Whoever gives the lease back, or has, may not have seen the mapping.
+    if !file.leased.holds() {
+        proc.files.lock().cut(first, end);
+        return None;
+    }
+    Some(())
+}
+
+/// The same of an empty mapping.
+fn fill_private(proc: &Proc, file: &Arc<MappedFile>, (start, end): (u64, u64), index: u64) -> Option<()> {
+    proc.uffd.register_memory(start, end - start).ok()?;
+    // After mlockall the kernel fills each new mapping at once, with zeros.
+    let mut empty = true;
+    proc.identity.get()?.pagemap.present(start, end, |_, _, _| empty = false).ok()?;
+    if !empty {
+        return None;
+    }
+    let mapped = Mapped { end: end / PAGE_BYTES, file: Arc::clone(file), index, shared: false };
+    proc.files.lock().add(start / PAGE_BYTES, mapped);
+    proc.add_region(start, end);
+    Some(())
 }
 
 /// The process, which is attached now if it is not.
@@ -406,8 +523,9 @@ mod tests {
         std::fs::write(&path, &bytes).unwrap();
         let fd = OwnedFd::from(File::open(&path).unwrap());
         std::fs::remove_file(&path).unwrap();
-        let mapped = files.open(&fd).unwrap();
-        assert!(Arc::ptr_eq(&mapped, &files.open(&fd).unwrap()), "one for all who map it");
+        let mapped = files.open(&fd, 1).unwrap();
+        assert!(Arc::ptr_eq(&mapped, &files.open(&fd, 1).unwrap()), "one for all who map it");
+        assert!(!Arc::ptr_eq(&mapped, &files.open(&fd, 2).unwrap()), "one for each user");
         (files, mapped)
     }
 
@@ -417,7 +535,7 @@ mod tests {
         let opened = |path: &str, flags: i32, write: bool| {
             let mut options = OpenOptions::new();
             options.read(!write).write(write).custom_flags(flags);
-            files.open(&OwnedFd::from(options.open(path).unwrap())).map_err(|error| error.raw_os_error())
+            files.open(&OwnedFd::from(options.open(path).unwrap()), 0).map_err(|error| error.raw_os_error())
         };
         let path = std::env::temp_dir().join(format!("memfit-files-{}", std::process::id()));
         std::fs::write(&path, "text").unwrap();
@@ -433,14 +551,14 @@ mod tests {
         assert_eq!(opened("/proc/self/status", 0, false).unwrap_err(), Some(libc::ENODEV));
         assert_eq!(opened("/dev/zero", 0, false).unwrap_err(), None, "no regular file");
         let (pipe, _writer) = std::io::pipe().unwrap();
-        assert!(files.open(&OwnedFd::from(pipe)).is_err(), "reading it would wait for ever");
+        assert!(files.open(&OwnedFd::from(pipe), 0).is_err(), "reading it would wait for ever");
     }
 
     #[test]
     fn pages_are_those_of_the_file_and_zeros_behind_its_end() {
         let (files, file) = file();
         let mut out = crate::swap::Aligned::new(4 * 4096);
-        files.read(&file, 1, out.bytes()).unwrap();
+        files.read(&file, false, 1, out.bytes()).unwrap();
         let right = |i: usize| if i < 10_000 - 4096 { ((i + 4096) * 7) as u8 } else { 0 };
         assert!(out.bytes().iter().enumerate().all(|(i, &byte)| byte == right(i)));
         assert!(files.is_clean(&file, 1, &out.bytes()[..4096]));

@@ -402,7 +402,11 @@ pub fn confirm(shared: &Arc<Shared>, proc: &Arc<Proc>, pid: i32) -> Result<bool,
             let gap = PageRange::from_addresses(start, end);
             shared.in_parts(proc.id, gap, |core, part| core.disown(proc.id, part));
         }
-        *proc.regions.lock() = registered;
+        let mut own = registered;
+        for (first, end) in proc.files.lock().shared_pages() {
+            own.cut(first * 4096, end * 4096);
+        }
+        *proc.regions.lock() = own;
         return Ok(true);
     }
     Ok(false)

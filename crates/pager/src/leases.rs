@@ -27,6 +27,7 @@ use crate::control::Desk;
 use crate::files::MappedFile;
 use crate::locks::{rank, Lock};
 use crate::proc::{send_command, Proc};
+use crate::state::Shared;
 use crate::stopped;
 use memfit_core::PAGE_BYTES;
 use memfit_os::lease::{self, Lease, Waiter};
@@ -35,6 +36,7 @@ use memfit_os::procfs::{self, Hold};
 use memfit_wire::{Command, FromStub, HOLD, RELEASE, REMAP};
 use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::mpsc;
 use std::sync::{Arc, Weak};
@@ -53,7 +55,9 @@ const MARGIN: Duration = Duration::from_secs(2);
 const LEAST_TIME: Duration = Duration::from_secs(3);
 /// How long the pager waits for a stub that is to keep out nothing any more.
 const RELEASED_WITHIN: Duration = Duration::from_secs(1);
-/// PROT_WRITE: to the kernel the pager's pages are writable.
+/// Most files in the page cache that no process maps, before some are given up.
+const UNMAPPED_MOST: usize = 64;
+/// PROT_WRITE, which a mapping of the memfd can have against the will of the stub.
 const WRITE: u8 = 2;
 
 /// The lease on a file.
@@ -66,9 +70,9 @@ enum State {
     None,
     Held(Lease),
     /// It is about to be given back: no mapping is added any more.
-    Ends {
-        _kept: Lease,
-    },
+    Ends(Lease),
+    /// It was given back. Whoever maps the file later gets a new one.
+    Ended,
 }
 
 impl Leased {
@@ -83,7 +87,7 @@ impl Leased {
         let mut state = self.0.lock();
         match std::mem::take(&mut *state) {
             State::Held(lease) if lease.is_wanted() => {
-                *state = State::Ends { _kept: lease };
+                *state = State::Ends(lease);
                 true
             }
             other => {
@@ -93,8 +97,36 @@ impl Leased {
         }
     }
 
+    /// The same if it is not wanted, but no process may map the file any more.
+    fn begins_to_end_unused(&self) -> bool {
+        let mut state = self.0.lock();
+        match std::mem::take(&mut *state) {
+            State::Held(lease) => {
+                *state = State::Ends(lease);
+                true
+            }
+            other => {
+                *state = other;
+                false
+            }
+        }
+    }
+
+    fn goes_on(&self) {
+        let mut state = self.0.lock();
+        *state = match std::mem::take(&mut *state) {
+            State::Ends(lease) => State::Held(lease),
+            other => other,
+        };
+    }
+
     fn end(&self) {
-        *self.0.lock() = State::None;
+        *self.0.lock() = State::Ended;
+    }
+
+    #[cfg(test)]
+    pub fn set(&self, lease: Lease) {
+        *self.0.lock() = State::Held(lease);
     }
 }
 
@@ -149,7 +181,7 @@ pub fn take(desk: &Arc<Desk>, file: &MappedFile) -> Option<()> {
     let waiter = (*desk.shared.files.waiter.get_or_init(|| start(desk)))?;
     let mut state = file.leased.0.lock();
     match *state {
-        State::Ends { .. } => return None,
+        State::Ends(_) | State::Ended => return None,
         State::Held(_) => {}
         State::None => *state = State::Held(Lease::take(file.file.as_fd(), waiter).ok()?),
     }
@@ -183,6 +215,10 @@ fn watch(desk: &Weak<Desk>, late: &mut Vec<Asked>) -> bool {
     let Some(desk) = desk.upgrade() else { return false };
     let mut wanted = desk.shared.files.all();
     wanted.retain(|file| file.leased.begins_to_end());
+    // Its space on the disk becomes free only when nobody has it open.
+    let deleted = |file: &&Arc<MappedFile>| file.file.metadata().is_ok_and(|metadata| metadata.nlink() == 0);
+    let files = desk.shared.cache.files();
+    files.iter().filter(deleted).for_each(|file| give_up_unmapped(&desk.shared, file));
     let begun = Instant::now();
     let in_thread = |file: &Arc<MappedFile>| {
         let (desk, file) = (Arc::clone(&desk), Arc::clone(file));
@@ -201,7 +237,7 @@ fn give_back(desk: &Desk, file: &Arc<MappedFile>, begun: Instant) -> Vec<Asked> 
     let until = begun + patience().unwrap_or_default();
     let mut asked: Vec<Asked> = Vec::new();
     loop {
-        let with = all_with(desk, file);
+        let with = all_with(&desk.shared, file);
         release_others(&mut asked, &with);
         if with.is_empty() {
             break;
@@ -225,8 +261,61 @@ fn give_back(desk: &Desk, file: &Arc<MappedFile>, begun: Instant) -> Vec<Asked> 
         }
         std::thread::sleep(if begun.elapsed() < SLOW { POLL } else { SLOW_POLL });
     }
+    desk.shared.cache.forget(&desk.shared, file);
     file.leased.end();
     asked
+}
+
+/// Gives up files that no process maps, if there are many, or if descriptors are short.
+pub fn make_room(shared: &Shared) {
+    let files = shared.cache.files();
+    let is_short = !shared.room_for_file();
+    if files.len() <= UNMAPPED_MOST && !is_short {
+        return;
+    }
+    let unmapped: Vec<_> = files.into_iter().filter(|file| all_with(shared, file).is_empty()).collect();
+    // The first ones have been there longest.
+    let most = if is_short { unmapped.len() / 2 } else { UNMAPPED_MOST };
+    unmapped.iter().take(unmapped.len() - most.min(unmapped.len())).for_each(|file| give_up_unmapped(shared, file));
+}
+
+/// Gives a file up that no process maps.
+fn give_up_unmapped(shared: &Shared, file: &Arc<MappedFile>) {
+    if !file.leased.begins_to_end_unused() {
+        return;
+    }
+    // A process may have mapped it meanwhile; from here on none does.
+    if all_with(shared, file).is_empty() {
+        shared.cache.forget(shared, file);
+        file.leased.end();
+    } else {
+        file.leased.goes_on();
+    }
+}
+
+/// A page of the page cache is not as it was read: kills the processes that map its file, and gives
+/// the file up.
+pub fn spoilt(shared: &Arc<Shared>, file: &Arc<MappedFile>) {
+    if !file.leased.begins_to_end_unused() {
+        return;
+    }
+    let (owned, bad) = (Arc::clone(shared), Arc::clone(file));
+    let body = move || {
+        let why = format!("it maps {}, and somebody has changed memfit's copy of that file", bad.name());
+        loop {
+            let with = all_with(&owned, &bad);
+            if with.is_empty() {
+                break;
+            }
+            with.iter().for_each(|proc| _ = proc.stop(&owned, &why));
+            std::thread::sleep(SLOW_POLL);
+        }
+        owned.cache.forget(&owned, &bad);
+        bad.leased.end();
+    };
+    if std::thread::Builder::new().name("spoilt".into()).stack_size(128 << 10).spawn(body).is_err() {
+        shared.fatal(format!("somebody has changed memfit's copy of {}", file.name()));
+    }
 }
 
 /// A stub that was frozen or stopped meanwhile answers when it goes on. It keeps calls out from
@@ -268,10 +357,10 @@ pub fn give_up(client: &Client, proc: &Proc) {
 /// The processes with a shared mapping of a file. While the table of one is read, none of its forks
 /// is half done; and a fork child is in the list before the fork ends. So the list is read again
 /// until it has no new one.
-fn all_with(desk: &Desk, file: &Arc<MappedFile>) -> Vec<Arc<Proc>> {
+fn all_with(shared: &Shared, file: &Arc<MappedFile>) -> Vec<Arc<Proc>> {
     let mut seen: Vec<Arc<Proc>> = Vec::new();
     loop {
-        let procs: Vec<Arc<Proc>> = desk.shared.procs.lock().clone();
+        let procs: Vec<Arc<Proc>> = shared.procs.lock().clone();
         let new = |proc: &&Arc<Proc>| !seen.iter().any(|known| Arc::ptr_eq(known, proc));
         let new: Vec<Arc<Proc>> = procs.iter().filter(new).cloned().collect();
         if new.is_empty() {

@@ -39,6 +39,7 @@ mod oom;
 mod outbox;
 mod own_uffd;
 mod ownership;
+mod page_cache;
 mod pressure;
 mod proc;
 mod quarantine;
@@ -99,6 +100,7 @@ pub fn serve(config: Config) -> ! {
     let desk = match given_up.and_then(|()| start(config)) {
         Ok(desk) => desk,
         Err((message, code)) => {
+            let message = memfit_os::without_numbers(message);
             control::send_to_launcher(launcher, &FromPager::Failed { message, code });
             std::process::exit(1);
         }

@@ -251,24 +251,24 @@ impl Monitor {
             client.mapped.store(rss.mapped, Relaxed);
         }
         // An unmanaged process may have said hello since it was found.
-        let known = total;
+        let mut unknown = 0;
         self.unmanaged.retain(|&pid, unmanaged| {
             if clients.iter().any(|c| c.pid == pid && !c.gone.load(Relaxed)) {
                 return false;
             }
-            total += unmanaged.bytes().unwrap_or(0);
+            unknown += unmanaged.bytes().unwrap_or(0);
             let lives = unmanaged.lives();
             if !lives {
                 unmanaged.row.take().into_iter().for_each(|row| clients::remember(&desk, row));
             }
             lives
         });
-        // The pager's own figure includes the frames; staging counts once, here.
-        let staging = u64::from(shared.lock().core.staging_allocated()) * 4096;
+        // The pager's own figure includes the frames.
+        total += unknown + staged_and_cached(shared);
         shared.budget.doubled.store(doubled_bytes(shared, &clients), Relaxed);
         let managed =
             managed_before.min(shared.budget.managed.load(Relaxed)).saturating_sub(shared.budget.doubled.load(Relaxed));
-        let unmanaged = (total + staging).saturating_sub(managed);
+        let unmanaged = total.saturating_sub(managed);
         let grew = unmanaged > shared.budget.unmanaged.swap(unmanaged, Relaxed) + self.growth_bytes();
         shared.budget.samples.fetch_add(1, Relaxed);
         let free = shared.budget.free();
@@ -277,8 +277,8 @@ impl Monitor {
         }
         let fast_growth = Instant::now() < self.fast_growth_until;
         shared.budget.fast_growth.store(fast_growth, Relaxed);
-        self.note_peaks(total + staging, &sizes, total - known);
-        let grown = (total + staging).saturating_sub(std::mem::replace(&mut self.last_total, total + staging));
+        self.note_peaks(total, &sizes, unknown);
+        let grown = total.saturating_sub(std::mem::replace(&mut self.last_total, total));
         // Four times the growth since the last sample must fit.
         let pressure = free < (shared.budget.sizes.register.max(grown * 4)) as i64;
         let braking = free < 0 || (grew && pressure);
@@ -573,6 +573,13 @@ fn empty_bytes(client: &Client, rss: &Rss) -> u64 {
         _ if client.is_unnamed() => 0,
         _ => rss.data.saturating_sub(rss.anon),
     }
+}
+
+/// Bytes of staging and of the page cache, which several processes map and which count once.
+fn staged_and_cached(shared: &Shared) -> u64 {
+    let state = shared.lock();
+    let cached = shared.cache.id().map_or(0, |id| state.core.present_pages(id));
+    (u64::from(state.core.staging_allocated()) + cached) * 4096
 }
 
 /// Bytes that the core counts once for each process, though fork relatives share them.

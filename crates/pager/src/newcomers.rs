@@ -279,7 +279,7 @@ fn first_message(desk: &Arc<Desk>, Pending { socket, .. }: Pending) {
         }
         Some(request) if request.kind == FILE => files::requested(desk, socket, (uid, pid), request, packet.fd),
         Some(request) if request.kind == OWN_UFFD => own_uffd::requested(desk, socket, pid, request),
-        Some(request) if request.kind == CONFINE => detach::confine(desk, &socket, pid, request.flags),
+        Some(request) if request.kind == CONFINE => detach::confine(desk, socket, pid, request.flags),
         Some(request) if request.kind == DETACH => detach::requested(desk, socket, pid, request.flags),
         None if packet.bytes.starts_with(b"{") => {
             if process::is_root_or_own(uid) {

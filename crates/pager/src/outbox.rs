@@ -3,6 +3,7 @@
 use crate::config::FromPager;
 use crate::locks::{rank, Held, Lock};
 use memfit_os::event::EventFd;
+use memfit_os::without_numbers;
 
 /// Most different warnings of a run.
 const WARNINGS: usize = 50;
@@ -35,7 +36,7 @@ impl Outbox {
 
     /// Warns the user with one line on the terminal, once per text.
     pub fn warn(&self, text: String) {
-        let warnings = self.warnings.lock();
+        let (text, warnings) = (without_numbers(text), self.warnings.lock());
         if !warnings.contains(&text) && warnings.len() < WARNINGS {
             self.note(warnings, text);
         }
@@ -43,11 +44,12 @@ impl Outbox {
 
     /// Tells the user what was done, each time.
     pub fn announce(&self, text: String) {
-        self.note(self.warnings.lock(), text);
+        self.note(self.warnings.lock(), without_numbers(text));
     }
 
     /// Says why the run ends. The statistics keep it among the warnings.
     pub fn fatal(&self, text: String) {
+        let text = without_numbers(text);
         self.warnings.lock().push(text.clone());
         self.tell(FromPager::Fatal { text });
     }

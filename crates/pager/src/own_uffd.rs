@@ -64,6 +64,10 @@ fn give(desk: &Desk, pid: i32, [start, end]: [u64; 2]) -> Option<()> {
     let managed = |client: &&Arc<Client>| client.pid == pid && client.stage.load(Relaxed) == MANAGED;
     let client = desk.clients.lock().iter().rev().find(managed).cloned()?;
     let proc = client.proc.lock().clone()?;
+    // A hole of the page cache would read as zeros. The kernel takes no mapping of a file either.
+    if proc.files.lock().shared_pages().any(|(first, last)| first * 4096 < end && last * 4096 > start) {
+        return None;
+    }
     {
         // With `io` held no range is being registered.
         let _io = proc.io.lock();

@@ -145,7 +145,7 @@ pub struct Proc {
     pub beacon: AtomicU64,
     /// The batch. Held while events are read, so that nothing is posted or adopted meanwhile.
     pub io: Lock<Io, { rank::IO }>,
-    /// Registered ranges.
+    /// Registered ranges with pages of its own.
     pub regions: Lock<Ranges, { rank::REGIONS }>,
     /// Registered, but nothing of it was adopted yet: an event was pending, or it moved unknown.
     pub unconfirmed: Lock<Ranges, { rank::UNCONFIRMED }>,
@@ -340,12 +340,18 @@ impl Proc {
 
     /// Registered memory has moved: it is registered in its new place as well.
     pub fn move_region(&self, from: u64, to: u64, len: u64) {
+        let mut files = self.files.lock();
+        let in_cache = files.shared_pages().any(|(first, end)| first * 4096 < from + len && end * 4096 > from);
+        files.shift(from / 4096, to / 4096, len / 4096);
+        drop(files);
+        if in_cache {
+            return;
+        }
         self.regions.lock().add(to, to + len);
         self.unconfirmed.lock().copy(from, to, len);
         if self.guarded.lock().meets(from, from + len) {
             self.guarded.lock().add(to, to + len);
         }
-        self.files.lock().shift(from / 4096, to / 4096, len / 4096);
         if self.tells_forks() {
             self.dontfork.lock().moved(from, to, len);
         }
@@ -563,6 +569,17 @@ impl Proc {
             mask |= u64::from(shared.files.is_clean(file, index, &page)) << i;
         }
         mask
+    }
+
+    /// Bytes of the page cache that are in its page tables.
+    pub fn cached_bytes(&self) -> u64 {
+        let mapped: Vec<(u64, u64)> = self.files.lock().shared_pages().collect();
+        let (Some(identity), mut bytes) = (self.identity.get(), 0) else { return 0 };
+        for (first, end) in mapped {
+            // What cannot be read counts for the process.
+            let _ = identity.pagemap.present(first * 4096, end * 4096, |start, end, _| bytes += end - start);
+        }
+        bytes
     }
 
     /// Mask of the pages that are in memory or in the kernel's swap. All, if that cannot be read.

@@ -215,11 +215,12 @@ impl Reclaimer {
                 !dontfork
             });
             posted.drain(..).for_each(|p| p.ring_bell());
-            if free.is_empty() {
+            let cache = self.shared.cache.idle().filter(|cache| !tried.contains(&cache.id()));
+            if free.is_empty() && cache.is_none() {
                 return;
             }
             let (max, tick) = (self.shared.scheme.reclaim.batch_pages as usize, self.shared.tick());
-            let may = |id| free.iter().any(|(p, _)| p.id == id);
+            let may = |id| cache.as_ref().is_some_and(|c| c.id() == id) || free.iter().any(|(p, _)| p.id == id);
             let mut state = self.shared.lock();
             let aside = state.core.pages_aside();
             let picked = match takes_shared {
@@ -230,7 +231,7 @@ impl Reclaimer {
             let goes_on = state.core.pages_aside() > aside;
             self.shared.apply_effects(state);
             let Some(picked) = picked else {
-                drop(free);
+                drop((free, cache));
                 if goes_on && !takes_shared {
                     continue;
                 }
@@ -244,6 +245,12 @@ impl Reclaimer {
                 }
                 continue;
             };
+            if let Some(cache) = cache.filter(|cache| cache.id() == picked.0) {
+                drop(free);
+                tried.push(picked.0);
+                cache.evict(&self.shared, &picked.1);
+                continue;
+            }
             let mut batches = vec![picked];
             if takes_shared {
                 sharers::join(&self.shared, free.iter().map(|(p, _)| &***p), &mut batches);
@@ -262,7 +269,7 @@ impl Reclaimer {
     /// Collects the answers of all stubs; returns how many pages were evicted.
     fn collect_all(&mut self) -> usize {
         let procs: Vec<Arc<Proc>> = self.shared.procs.lock().clone();
-        let mut pages = 0;
+        let mut pages = self.shared.cache.take_evicted();
         for proc in procs {
             let Some(mut io) = proc.io.try_lock() else { continue };
             match proc.collect(&self.shared, &mut io, false) {

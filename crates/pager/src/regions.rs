@@ -69,6 +69,9 @@ impl Region {
     }
 }
 
+/// Stands for the processes that map a file shared.
+const PAGE_CACHE: &str = "page cache";
+
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Key {
     pid: i32,
@@ -232,6 +235,15 @@ impl Regions {
         for (i, &slot) in victim.slots.iter().enumerate().filter(|(i, _)| moved >> i & 1 == 1) {
             let at = victim.first.address() + i as u64 * PAGE_BYTES;
             inner.note(proc.id, (pid, &comm), StagingSlot { area: proc.area, index: slot }, at, files[i]);
+        }
+    }
+
+    /// The same for pages of the page cache.
+    pub fn took_cached(&self, id: ProcId, area: AreaId, victim: &Victim) {
+        let mut inner = self.0.lock();
+        for (i, &index) in victim.slots.iter().enumerate() {
+            let at = victim.first.address() + i as u64 * PAGE_BYTES;
+            inner.note(id, (0, PAGE_CACHE), StagingSlot { area, index }, at, true);
         }
     }
 

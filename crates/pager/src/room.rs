@@ -16,8 +16,8 @@ const PAGED: usize = 9;
 /// Descriptors of each process with a stub: its socket, statm, and the stat of its first thread.
 const CLIENT: usize = 3;
 /// Descriptors of each file whose mappings the pager fills: the program's, one past the page cache,
-/// the lease.
-const FILE: usize = 3;
+/// the lease, the memfd.
+const FILE: usize = 4;
 /// Descriptors that are left free.
 const RESERVED: usize = 16;
 /// Time between two tries when a descriptor is missing all the same.

@@ -1,8 +1,8 @@
 //! What all threads of the pager share. [`crate::locks`] has the order of its locks.
 //!
-//! No lock is held over a codec, a disk or a wait for another process, with two exceptions:
-//! [`Proc::io`](crate::proc::Proc) of one process while its stub leaves a MOVE, and the helper of
-//! [`Spare`], which is only tried.
+//! No lock is held over a codec, a disk or a wait for another process, with three exceptions:
+//! [`Proc::io`](crate::proc::Proc) of one process while its stub leaves a MOVE, the helper of
+//! [`Spare`], which is only tried, and that of [`PageCache::still`].
 
 use crate::budget::{Budget, CpuUse};
 use crate::config::OnFull;
@@ -15,6 +15,7 @@ use crate::frames::FrameBook;
 use crate::locks::{rank, Held, Lock};
 use crate::meters::Meters;
 use crate::outbox::Outbox;
+use crate::page_cache::PageCache;
 use crate::proc::Proc;
 use crate::regions::Regions;
 use crate::room::Room;
@@ -66,6 +67,8 @@ pub struct Shared {
     pub expected: Lock<Vec<Arc<Expected>>, { rank::EXPECTED_CHILDREN }>,
     /// Files whose mappings are paged.
     pub files: Files,
+    /// Pages of those that are mapped shared.
+    pub cache: PageCache,
     /// The scheme in use.
     pub scheme: Arc<Scheme>,
     /// How much of the budget is in use.
@@ -159,6 +162,7 @@ impl Shared {
             room: Room::new(),
             expected: Lock::new(Vec::new()),
             files: Files::new()?,
+            cache: PageCache::default(),
             scheme,
             budget: Budget::new(sizes),
             cpus: CpuUse::default(),

@@ -306,6 +306,7 @@ pub fn live(desk: &Desk, question: &Question) -> Stats {
     let (c, usage) = (state.core.counters().clone(), state.core.pool_usage());
     let now = now(shared, &state, metadata_bytes, question.brief);
     let (calls, pool_limit) = (state.core.number(), u64::from(state.core.pool_limit()) * 4096);
+    let cached = shared.cache.id().map_or(0, |id| state.core.present_pages(id) * 4096);
     drop(state);
     let latency = shared.meters.latency.summary();
     let wall = shared.started.elapsed();
@@ -330,7 +331,11 @@ pub fn live(desk: &Desk, question: &Question) -> Stats {
             evicted_frames evicted_units;
             zpages: usage.zpages, bytes: usage.stored_bytes, frames: usage.frames.into(), limit_bytes: pool_limit),
         swap: swap(desk, wall),
-        files: Files { reads: shared.files.reads.load(Relaxed), read_bytes: shared.files.read_bytes.load(Relaxed) },
+        files: Files {
+            reads: shared.files.reads.load(Relaxed),
+            read_bytes: shared.files.read_bytes.load(Relaxed),
+            resident_bytes: cached,
+        },
         transitions: part!(Transitions of c,
             adopted quarantined unquarantined remapped forks compaction_moves unexpected_present swap_failed;
             core_calls: calls, killed: shared.meters.killed.load(Relaxed),

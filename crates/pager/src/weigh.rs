@@ -128,6 +128,8 @@ fn weigh(client: &Client, forks: bool) {
     let before = staged();
     let mut shmem = client.rss.shmem();
     shmem = shmem.saturating_sub(before.max(staged()));
+    // So do pages of the page cache.
+    shmem = shmem.saturating_sub(proc.as_ref().map_or(0, |proc| proc.cached_bytes()));
     let asks = shmem > SHMEM_SHARED || (forks && rss.anon > LEAST) || unmanaged.is_some();
     // The faults first: what is copied meanwhile counts twice, and not never.
     let measured = || Some((faults(client)?, client.rss.proportional()?));

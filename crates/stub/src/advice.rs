@@ -12,9 +12,10 @@
 use crate::exec::returned;
 use crate::reservation::up_to_unused;
 use crate::sys::{self, syscall, Iovec, PAGE_BYTES};
-use crate::{fills, fork};
+use crate::{file_map, fills, fork};
 
 const DONTNEED: i32 = 4;
+const REMOVE: i32 = 9;
 const POPULATE_READ: i32 = 22;
 const POPULATE_WRITE: i32 = 23;
 const GUARD_INSTALL: i32 = 102;
@@ -26,6 +27,11 @@ const GUARD_INSTALL: i32 = 102;
 pub unsafe fn advise(start: usize, bytes: usize, advice: i32) -> isize {
     if fork::overrules(advice) {
         return 0;
+    }
+    // As the kernel for a mapping by a descriptor that is read-only. Other processes have these
+    // pages, too.
+    if advice == REMOVE && file_map::is_shared(start, bytes) {
+        return -sys::EACCES;
     }
     if matches!(advice, POPULATE_READ | POPULATE_WRITE) {
         fills::begin(bytes);

@@ -13,7 +13,7 @@
 use crate::exec::{returned, Next};
 use crate::seccomp::{Instruction, Program, ALLOW, WORK};
 use crate::sys::{self, syscall, ENOSYS};
-use crate::{agent, fork, socket};
+use crate::{agent, file_map, fork, socket};
 use core::sync::atomic::{fence, AtomicBool, AtomicU32, Ordering::*};
 use memfit_wire::{CONFINE, FILTERED, NO_NEW_PRIVILEGES, STAY};
 
@@ -80,6 +80,7 @@ pub fn is_confined() -> bool {
 /// hello after that keeps them.)
 pub fn begin() -> Change {
     let change = Change::begin(&GIVING_UP);
+    file_map::keep_apart();
     let mask = fork::set_mask(u64::MAX);
     // The answer to another thread's request may have come first.
     while agent::has_said_hello() && !CONFINED.load(Acquire) {

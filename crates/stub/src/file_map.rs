@@ -1,12 +1,16 @@
 //! Read-only mappings of files that the pager fills.
 //!
-//! To the kernel such a mapping is anonymous, and its pages can be taken like all others. It is
+//! To the kernel a private one is anonymous, and its pages can be taken like all others. It is
 //! writable, because only then its pages can be moved; if the program writes to a page, the pager
 //! notices and keeps it.
 //!
+//! A shared one is a mapping of a memfd, in which the pager keeps the pages of the file for all
+//! processes. A fault in a mapping that is not registered would fill a hole of the memfd with
+//! zeros, for all of them. So the mapping has no access until the pager has registered it.
+//!
 //! A shared mapping must show each change of the file. The pager has a lease on the file, and is
 //! told before anybody can open it for writing. By then this thread maps the file itself in place
-//! of the pages, while no call of the program changes mappings.
+//! of the memfd, while no call of the program changes mappings.
 
 use crate::exec::returned;
 use crate::map::is_closed;
@@ -15,17 +19,29 @@ use crate::socket;
 use crate::space::{PRIVATE_FILES, SHARED_FILES};
 use crate::sys::{self, syscall, PAGE_BYTES};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
-use memfit_wire::{Command, FromStub, FILE, SHARED_FILE, SHARED_FILE_LEAST, STAY};
+use memfit_wire::{Command, FromStub, FILE, FILE_MAPPED, SHARED_FILE, SHARED_FILE_LEAST, STAY};
 
 const SHARED: i32 = 1;
 const PRIVATE: i32 = 2;
 /// MAP_NORESERVE and MAP_POPULATE.
 const HARMLESS: i32 = 0x4000 | 0x8000;
 const NO_ACCESS: usize = 0;
+/// MADV_NOHUGEPAGE, and the answer of a kernel without huge pages.
+const NO_HUGE_PAGES: usize = 15;
+const NO_SUCH_ADVICE: isize = -(sys::EINVAL as isize);
+const READ_ONLY: usize = 1;
 const READ_WRITE: usize = 3;
 
 /// The pager fills such mappings.
 static TAKEN: AtomicBool = AtomicBool::new(false);
+
+/// This program has given up rights: it shares no pages with programs that may have them.
+static KEEPS_APART: AtomicBool = AtomicBool::new(false);
+
+/// From now on the kernel maps shared mappings.
+pub fn keep_apart() {
+    KEEPS_APART.store(true, SeqCst);
+}
 
 /// From now on the pager fills read-only mappings of files.
 pub fn take_files() {
@@ -68,7 +84,7 @@ pub fn forget(at: usize, bytes: usize) {
 pub unsafe fn of_file(bytes: usize, flags: i32, fd: i32, offset: usize) -> Option<usize> {
     let (space, shared) = match flags & !HARMLESS {
         PRIVATE => (&PRIVATE_FILES, false),
-        SHARED if bytes >= SHARED_FILE_LEAST => (&SHARED_FILES, true),
+        SHARED if bytes >= SHARED_FILE_LEAST && !KEEPS_APART.load(SeqCst) => (&SHARED_FILES, true),
         _ => return None,
     };
     if bytes == 0 || offset % PAGE_BYTES != 0 || !TAKEN.load(Relaxed) || is_closed() {
@@ -78,23 +94,48 @@ pub unsafe fn of_file(bytes: usize, flags: i32, fd: i32, offset: usize) -> Optio
     space.open();
     let whole = bytes.checked_next_multiple_of(PAGE_BYTES)?;
     let at = space.take(whole)?;
-    if shared {
-        note_shared(at, whole)?;
-    }
-    // SAFETY: addresses of the reservation that nobody else has or will get.
-    let mapped = unsafe { map_over(at, whole, READ_WRITE) };
     // SAFETY: all-zero is a valid message.
     let mut request: FromStub = unsafe { core::mem::zeroed() };
     (request.kind, request.token) = (FILE, offset as u64);
-    request.flags = if shared { SHARED_FILE } else { 0 };
     request.segment = [at as u64, (at + whole) as u64];
-    if mapped >= 0 && socket::ask_with(&mut request, Some(fd)) == STAY {
+    // SAFETY: addresses of the reservation that nobody else has or will get.
+    let filled = unsafe {
+        match shared {
+            true => note_shared(at, whole).is_some() && fill_shared(&mut request, fd),
+            false => map_over(at, whole, READ_WRITE) >= 0 && socket::ask_with(&mut request, Some(fd)) == STAY,
+        }
+    };
+    if filled {
         return Some(at);
     }
     forget(at, whole);
     // SAFETY: nobody knows of this mapping.
     unsafe { map_over(at, whole, NO_ACCESS) };
     None
+}
+
+/// Maps the pager's memfd of a file at the range of the request. False if the pager does not fill
+/// it.
+///
+/// # Safety
+/// Nobody else has the range.
+unsafe fn fill_shared(request: &mut FromStub, fd: i32) -> bool {
+    let (at, bytes) = (request.segment[0], request.segment[1] - request.segment[0]);
+    let mut memfd = -1;
+    request.flags = SHARED_FILE;
+    if socket::ask_for(request, Some(fd), &mut memfd) != STAY || memfd < 0 {
+        return false;
+    }
+    request.flags = SHARED_FILE | FILE_MAPPED;
+    // SAFETY: as the caller promises. MAP_SHARED, MAP_FIXED. A huge page would fill holes.
+    unsafe {
+        let mapped = syscall!(sys::MMAP, at, bytes, NO_ACCESS, 0x11, memfd, request.token);
+        socket::close(memfd);
+        mapped >= 0
+            && matches!(syscall!(sys::MADVISE, at, bytes, NO_HUGE_PAGES), NO_SUCH_ADVICE | 0)
+            && socket::ask_with(request, Some(fd)) == STAY
+            && syscall!(sys::MPROTECT, at, bytes, READ_ONLY) == 0
+    }
 }
 
 /// munmap. The addresses of a reservation for files stay reserved: what the kernel would map there
@@ -132,13 +173,14 @@ unsafe fn map_over(at: usize, bytes: usize, access: usize) -> isize {
 }
 
 /// Whether a range meets a shared mapping that the pager fills.
-fn is_shared(at: usize, bytes: usize) -> bool {
+pub fn is_shared(at: usize, bytes: usize) -> bool {
     SHARED_FILES.meets(at, bytes) && filled(at, bytes).next().is_some()
 }
 
 /// The error of a call (mprotect, pkey_mprotect, mseal) after which such a mapping could not become
 /// the file's. The kernel gives no write access to a mapping by a descriptor that is read-only
-/// (EACCES), but would give it to the pager's pages.
+/// (EACCES), but would give it to one of the memfd, whose descriptor can write: a userfaultfd takes
+/// no other.
 pub fn refuses(number: usize, at: usize, bytes: usize, access: usize) -> Option<isize> {
     const WRITE_OR_EXECUTE: usize = 6;
     let error = match number {
@@ -169,7 +211,7 @@ pub unsafe fn map_again(command: &Command, fd: i32) -> u32 {
     0
 }
 
-/// To the kernel a mapping of a file is anonymous: the part by which it grew, or what
+/// To the kernel a private mapping of a file is anonymous: the part by which it grew, or what
 /// MREMAP_DONTUNMAP left behind, would read as zeros. A shared one stays where it is, so that it
 /// can be mapped again.
 fn stays(at: usize, bytes: usize, new_bytes: usize, flags: i32) -> bool {

@@ -82,9 +82,9 @@ pub fn ask(kind: u32, flags: u32, token: u64) -> u32 {
     request.flags = flags;
     request.token = token;
     match by_name(b"", WAITING) {
-        Ok(socket) => answer(socket, &mut request, None),
+        Ok(socket) => answer(socket, &mut request, None, &mut -1),
         Err(sys::EMFILE) => ask_without_room(request),
-        Err(_) => by_path(WAITING).map_or(0, |socket| answer(socket, &mut request, None)),
+        Err(_) => by_path(WAITING).map_or(0, |socket| answer(socket, &mut request, None, &mut -1)),
     }
 }
 
@@ -107,13 +107,18 @@ fn ask_without_room(request: FromStub) -> u32 {
 
 /// The same with a full message, and perhaps a descriptor.
 pub fn ask_with(request: &mut FromStub, fd: Option<i32>) -> u32 {
-    connect().map_or(0, |socket| answer(socket, request, fd))
+    ask_for(request, fd, &mut -1)
 }
 
-fn answer(socket: i32, request: &mut FromStub, fd: Option<i32>) -> u32 {
+/// The same. `got`: the descriptor in the answer, if there is one.
+pub fn ask_for(request: &mut FromStub, fd: Option<i32>, got: &mut i32) -> u32 {
+    connect().map_or(0, |socket| answer(socket, request, fd, got))
+}
+
+fn answer(socket: i32, request: &mut FromStub, fd: Option<i32>, got: &mut i32) -> u32 {
     // SAFETY: all-zero is a valid message.
     let mut answer: Command = unsafe { zeroed() };
-    let answered = send(socket, request, fd) && receive(socket, &mut answer, &mut -1) == size_of::<Command>() as isize;
+    let answered = send(socket, request, fd) && receive(socket, &mut answer, got) == size_of::<Command>() as isize;
     close(socket);
     if answered {
         answer.kind

@@ -25,7 +25,7 @@ pub fn is_unprintable(c: char) -> bool {
 }
 
 /// Protocol version. Pager and stub refuse any other.
-pub const VERSION: u32 = 14;
+pub const VERSION: u32 = 15;
 /// First word of each message from the stub: "memF".
 pub const MAGIC: u32 = 0x466d_656d;
 
@@ -115,10 +115,17 @@ pub const NETNS_FALLBACK: u32 = 12;
 /// stub has made the empty mapping [`FromStub::segment`], and the pager shall fill it from the
 /// file, from byte [`FromStub::token`] on. The answer is [`STAY`] if the pager does.
 pub const FILE: u32 = 13;
-/// [`FromStub::flags`] of FILE: the program wanted a shared mapping. The pager takes a lease on the
-/// file, so that the kernel tells before anybody can change it. Then the pager has the stub map the
-/// file itself in place of its pages: [`HOLD`], a [`REMAP`] for each part, [`RELEASE`].
+/// [`FromStub::flags`] of FILE: the program wants a shared mapping, which is not made yet. The
+/// answer [`STAY`] has the descriptor of a memfd, in which the pager keeps the pages of the file
+/// for all processes. The stub maps that without access, and asks again with [`FILE_MAPPED`]. When
+/// the answer is [`STAY`], faults in the mapping go to the pager, and the stub gives access.
+///
+/// The pager takes a lease on the file, so that the kernel tells before anybody can change it. Then
+/// the pager has the stub map the file itself in place of the memfd: [`HOLD`], a [`REMAP`] for each
+/// part, [`RELEASE`].
 pub const SHARED_FILE: u32 = 1;
+/// [`FromStub::flags`] of FILE, with SHARED_FILE: the memfd is mapped.
+pub const FILE_MAPPED: u32 = 2;
 /// Pager to stub: keep out calls of the program that change mappings. Stub to pager: done, or
 /// `error` is EALREADY because such a call is under way.
 pub const HOLD: u32 = 21;

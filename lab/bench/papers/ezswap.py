@@ -280,8 +280,8 @@ DEVIATIONS = (
         " that a page of a file counts as 24 times as old as it is. All other sizes are those of the simulation."
     ),
     (
-        "Only pages of files that a program maps privately and read-only can be taken from it: a file page here belongs to a"
-        " process and is forgotten when it ends. Applications end after each repetition, so that their own files are read anew,"
+        "The programs map their files privately and read-only: a file page here belongs to a process and is forgotten when it ends."
+        " (Of shared mappings it would stay.) Applications end after each repetition, so that their own files are read anew,"
         " under every scheme; that is not counted. The services stay."
     ),
     (

@@ -192,8 +192,9 @@ fn ratio(run: &Run) -> Option<f64> {
     (tried > 0).then(|| (after + tried - before) as f64 / tried as f64)
 }
 
-/// Evicted pages for each block in use, at most [`MAX_GAIN`], when most of the swap is in use: early
-/// on, nearly all evicted pages may be in the cache. `of`: evicted pages and blocks at each moment.
+/// Evicted pages for each block in use, at most [`MAX_GAIN`], when most of the swap is in use:
+/// early on, nearly all evicted pages may be in the cache. `of`: evicted pages and blocks at each
+/// moment.
 fn held(of: impl Iterator<Item = (u64, u64)>) -> Option<f64> {
     let (pages, blocks) = of.max_by_key(|(_, blocks)| *blocks)?;
     (blocks > 0).then(|| (pages as f64 / blocks as f64).min(MAX_GAIN))
@@ -417,8 +418,8 @@ static STATEMENTS: &[Statement] = &[
     ),
 ];
 
-/// Whether the same swap holds more than `least` times as much for so many programs. A missing number
-/// matters only if the others do not decide.
+/// Whether the same swap holds more than `least` times as much for so many programs. A missing
+/// number matters only if the others do not decide.
 fn most_over(n: &Numbers, least: f64, wanted: usize) -> Option<bool> {
     let all = PROGRAMS.map(|(program, _)| n.get(&format!("swap({program})")));
     let over = all.iter().flatten().filter(|gain| **gain > least).count();

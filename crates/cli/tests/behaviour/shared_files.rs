@@ -12,7 +12,11 @@ const BUDGET: u64 = 16 << 20;
 
 /// The program, if the kernel gives leases on files of the bench.
 fn readers(test: &str) -> Option<Bench> {
-    let bench = program(test, include_str!("../workloads/shared_file.c"))?;
+    leased(test, include_str!("../workloads/shared_file.c"))
+}
+
+fn leased(test: &str, source: &str) -> Option<Bench> {
+    let bench = program(test, source)?;
     let path = bench.directory.join("leased");
     std::fs::write(&path, b"a file").unwrap();
     match Lease::take(File::open(&path).unwrap().as_fd(), Waiter::new().id()) {
@@ -41,6 +45,23 @@ fn a_stopped_process_sees_the_change_when_it_goes_on() {
     let (ran, _) = bench.managed_with(&["--files"], "./program shared-data 24 1 stopped", BUDGET);
     let out = "paged: yes\nmremap: ENOMEM\nthe stopped child: right\n";
     assert_contents_eq!((ran.code, &*String::from_utf8_lossy(&ran.out)), (Some(0), out), "{}", ran.err);
+}
+
+/// Each page is read from the file once, is in memory once, and is still there for a process that
+/// comes when all others have ended.
+#[test]
+fn processes_share_the_pages_of_a_file() {
+    let Some(bench) = leased("page_cache", include_str!("../workloads/page_cache.c")) else { return };
+    let (ran, stats) = bench.managed_with(&["--files"], "./program data 24", BUDGET);
+    let out = "write: SIGSEGV\nbehind the end: SIGBUS\nright\nspoilt: Killed\ntruncated\n";
+    assert_contents_eq!((ran.code, &*String::from_utf8_lossy(&ran.out)), (Some(0), out), "{}", ran.err);
+    assert!(ran.err.contains("killed process") && ran.err.contains("has changed memfit's copy"), "{}", ran.err);
+    // Once for the first five, and again after the file was spoilt and truncated.
+    let (read, evicted) = (stats.number("/files/read_bytes"), stats.number("/evictions/pages"));
+    assert!(read <= 80 << 20 && evicted > 6144, "{read} {evicted}: {:#}", stats.json);
+    // Six processes map 24 MiB.
+    let peak = stats.number("/peak/total_bytes");
+    assert!(peak < 24 << 20, "{peak}: {:#}", stats.json);
 }
 
 /// Without --files, and with a scheme that leaves files to the kernel, nothing changes.

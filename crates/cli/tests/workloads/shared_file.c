@@ -84,7 +84,7 @@ static int is_the_files(const void *at) {
     FILE *maps = fopen("/proc/self/maps", "r");
     NEED(maps);
     while (fgets(line, sizeof line, maps))
-        if (strtoull(line, 0, 16) == (uintptr_t)at) named = strstr(line, name) != NULL;
+        if (strtoull(line, 0, 16) == (uintptr_t)at) named = strstr(line, name) && !strstr(line, "memfd:");
     fclose(maps);
     return named;
 }

@@ -2,11 +2,12 @@
 //! program.
 
 use super::{End, FaultBuffers, Server};
+use crate::files::MappedFile;
 use crate::mutant::{off, Rule};
 use crate::proc::{Broken, ZERO_RUN};
 use crate::stats::SourceKind;
 use memfit_codec::{CodecId, Worker};
-use memfit_core::{Entry, Filled, Load, Page, Source, Stored};
+use memfit_core::{Entry, Filled, Load, Page, Source, Stored, PAGE_BYTES};
 use memfit_os::uffd::Fill;
 use std::io;
 use std::ops::Range;
@@ -24,7 +25,11 @@ impl Server {
         if self.loads.iter().any(|load| load.source != Source::Zero) {
             let mut buffers = self.shared.spare.take(&self.shared.dictionaries);
             let begun = matches!(self.loads[0].source, Source::Swapped { .. }).then(Instant::now);
-            self.gather(&mut buffers)?;
+            if let Err(error) = self.gather(&mut buffers) {
+                // Other processes can have pages of the page cache.
+                self.leave_out(0);
+                return Err(error);
+            }
             begun.iter().for_each(|begun| self.shared.meters.latency.read(begun.elapsed()));
             self.buffers = Some(buffers);
         }
@@ -90,7 +95,7 @@ impl Server {
 
     /// Leaves out the pages up to the last one whose first touch shall be sampled.
     fn keep_sampled(&mut self) {
-        let Some(sampling) = &self.shared.sampling else { return };
+        let Some(sampling) = self.sampling() else { return };
         let unseen = self.loads.iter().rposition(|load| sampling.most(load.page) == 1).map_or(0, |last| last + 1);
         self.retry_later(0..unseen);
         self.loads.drain(..unseen);
@@ -128,7 +133,7 @@ impl Server {
         if filled > 0 && !awake {
             // No lock is held here: the woken thread takes this CPU at once if this thread is
             // SCHED_IDLE.
-            self.proc.uffd.wake(page.address(), filled as u64 * 4096);
+            self.wake(page, filled as u64);
         }
         Ok(filled > 0)
     }
@@ -146,7 +151,12 @@ impl Server {
             Fill::Gone => (0, false),
         };
         // The page was evicted, but the program has one there. Only an unread event explains that.
-        let outside = |load: &Load| matches!(self.shared.lock().core.entry(self.proc.id, load.page), Entry::Loading(_));
+        // In the page cache nothing explains a page that this thread did not fill.
+        let outside = |load: &Load| match self.shared.lock().core.entry(self.place.id, load.page) {
+            Entry::Loading(_) => true,
+            Entry::Filling(_) => self.place.is_cache(),
+            _ => false,
+        };
         let doubled = self.loads.get(from + done).filter(|load| exists && outside(load)).map(|load| load.page);
         let exists = exists && doubled.is_none();
         let reached = from + done + usize::from(exists);
@@ -161,7 +171,7 @@ impl Server {
                 _ if again => break,
                 _ => Filled::Retry,
             };
-            state.core.loaded(self.proc.id, load.page, outcome);
+            state.core.loaded(self.place.id, load.page, outcome);
         }
         self.shared.apply_effects(state);
         self.recall(from);
@@ -169,16 +179,15 @@ impl Server {
             expected.not_brought(self.loads[from..count].iter().skip(done).map(|load| load.page));
         }
         if let Some(page) = doubled.filter(|_| !self.proc.event_pending()) {
-            let (at, history) = (page.address(), crate::flight::history(self.proc.id.0, page.0));
-            return Err(
-                Broken(format!("page {at:#x} was outside, but the program had another page there{history}")).into()
-            );
+            let (at, history) = (self.address(page), crate::flight::history(self.place.id.0, page.0));
+            let why = format!("page {at:#x} was outside, but the program had another page there{history}");
+            return Err(if self.place.is_cache() { self.spoilt(page, why) } else { Broken(why).into() });
         }
         match fill {
             Fill::Gone => return Err(End::Gone),
             Fill::NotMapped(0) if from == 0 => {
                 // Unmapped meanwhile: the thread retries and sees what is there now.
-                self.proc.uffd.wake(self.loads[0].page.address(), 4096);
+                self.wake(self.loads[0].page, 1);
             }
             Fill::NoMemory(_) => std::thread::sleep(Duration::from_millis(1)),
             _ => {}
@@ -213,7 +222,7 @@ impl Server {
     /// Fills the pages of the loads from `from` on, with zeros or with the bytes from `gather`.
     /// `wake`: the COPY also wakes the threads that wait for them.
     pub(super) fn copy(&mut self, from: usize, wake: bool) -> Fill {
-        let (at, len) = (self.loads[from].page.address(), (self.loads.len() - from) * 4096);
+        let (at, len) = (self.address(self.loads[from].page), (self.loads.len() - from) * 4096);
         if let Some(expected) = self.proc.expected() {
             expected.bring_back(self.loads[from..].iter().map(|load| load.page));
         }
@@ -221,11 +230,18 @@ impl Server {
             None => &ZERO_RUN.0[..len],
             Some(buffers) => &buffers.page_run.bytes()[from * 4096..][..len],
         };
-        if wake {
-            self.proc.uffd.copy_and_wake(at, bytes)
-        } else {
-            self.proc.uffd.copy(at, bytes)
+        let fill = if wake { self.proc.uffd.copy_and_wake(at, bytes) } else { self.proc.uffd.copy(at, bytes) };
+        match fill {
+            // A guard page.
+            Fill::Exists(n) if !self.is_in_memfd(self.loads.get(from + n as usize)) => Fill::NotMapped(n),
+            fill => fill,
         }
+    }
+
+    /// Whether the page of a load is there; true for a process's own pages.
+    fn is_in_memfd(&self, load: Option<&Load>) -> bool {
+        let file = load.and_then(|load| self.place.file(load.page));
+        file.is_none_or(|(file, index)| file.cached.get().is_none_or(|cached| cached.memfd.has(index * PAGE_BYTES, 1)))
     }
 
     /// Leaves out the first guard page and what follows it: a COPY would replace it. False if that
@@ -247,7 +263,7 @@ impl Server {
 
     /// Index of the first guard page among the loads. An error if the kernel cannot say.
     fn first_guard(&self) -> io::Result<Option<usize>> {
-        let (first, count) = (self.loads[0].page.address(), self.loads.len() as u64);
+        let (first, count) = (self.address(self.loads[0].page), self.loads.len() as u64);
         let identity = self.proc.identity.get().ok_or(io::ErrorKind::NotFound)?;
         let guard = identity.pagemap.first_guard(first, first + count * 4096)?;
         Ok(guard.map(|guard| ((guard - first) / 4096) as usize))
@@ -255,48 +271,55 @@ impl Server {
 
     /// Loads that would be zeros are read from a file where one is mapped.
     pub(super) fn find_files(&mut self) {
-        let files = self.proc.files.lock();
-        if files.is_empty() {
+        if !self.place.is_cache() && self.proc.files.lock().is_empty() {
             return;
         }
+        let mut loads = std::mem::take(&mut self.loads);
         let mut new = 0;
-        for load in &mut self.loads {
-            if load.source == Source::Zero && files.at(load.page).is_some() {
+        for load in &mut loads {
+            if load.source == Source::Zero && self.file_of(load.page).is_some() {
                 load.source = Source::File;
                 new += 1;
             }
         }
+        self.loads = loads;
         let any = self.loads.iter().any(|load| load.source == Source::File);
-        drop(files);
         let rest = if any { self.loads.split_off(self.loads.len().min(FILE_RUN)) } else { Vec::new() };
         if any {
             let mut state = self.shared.lock();
-            rest.iter().for_each(|load| state.core.loaded(self.proc.id, load.page, Filled::Retry));
+            rest.iter().for_each(|load| state.core.loaded(self.place.id, load.page, Filled::Retry));
             state.core.read_elsewhere(new.min(FILE_RUN as u32));
             self.shared.apply_effects(state);
         }
     }
 
+    /// The file of a page of the loads, and the page's index in it.
+    fn file_of(&self, page: Page) -> Option<(Arc<MappedFile>, u64)> {
+        let found = |(file, index): (&Arc<MappedFile>, u64)| (Arc::clone(file), index);
+        match self.place.is_cache() {
+            true => self.place.file(page).map(found),
+            false => self.proc.files.lock().at(page).map(found),
+        }
+    }
+
     /// How many loads from `first` on are successive pages of one file.
     fn file_run(&self, first: usize) -> Result<usize, End> {
-        let files = self.proc.files.lock();
-        let (file, index) = files.at(self.loads[first].page).ok_or_else(unknown_file)?;
+        let (file, index) = self.file_of(self.loads[first].page).ok_or_else(unknown_file)?;
         let follows = |(i, load): (usize, &Load)| {
-            let next = files.at(load.page).is_some_and(|(f, at)| Arc::ptr_eq(f, file) && at == index + i as u64);
-            load.source == Source::File && next
+            let next =
+                || self.file_of(load.page).is_some_and(|(f, at)| Arc::ptr_eq(&f, &file) && at == index + i as u64);
+            load.source == Source::File && next()
         };
         Ok(self.loads[first..].iter().enumerate().take_while(|&(i, load)| follows((i, load))).count())
     }
 
     /// Reads that many pages of the file into the run buffer.
     fn read_file(&self, first: usize, pages: usize, buffers: &mut FaultBuffers) -> Result<(), End> {
-        let files = self.proc.files.lock();
-        let (file, index) = files.at(self.loads[first].page).ok_or_else(unknown_file)?;
-        let (file, shared) = (Arc::clone(file), &self.shared);
-        drop(files);
+        let page = self.loads[first].page;
+        let (file, index) = self.file_of(page).ok_or_else(unknown_file)?;
         let out = &mut buffers.page_run.bytes()[first * 4096..(first + pages) * 4096];
-        shared.files.read(&file, index, out).map_err(|error| {
-            Broken(format!("cannot read page {:#x} from its file: {error}", self.loads[first].page.address())).into()
+        self.shared.files.read(&file, self.place.is_cache(), index, out).map_err(|error| {
+            Broken(format!("cannot read page {:#x} from its file: {error}", self.address(page))).into()
         })
     }
 
@@ -366,7 +389,7 @@ impl Server {
     /// Reports to the core that these loads are not served now.
     fn retry_later(&self, loads: Range<usize>) {
         let mut state = self.shared.lock();
-        self.loads[loads].iter().for_each(|load| state.core.loaded(self.proc.id, load.page, Filled::Retry));
+        self.loads[loads].iter().for_each(|load| state.core.loaded(self.place.id, load.page, Filled::Retry));
         self.shared.apply_effects(state);
     }
 }

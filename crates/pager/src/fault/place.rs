@@ -1,0 +1,119 @@
+//! Where the core has the pages of a fault: in the process that faulted, or in the page cache.
+
+use super::{End, Server};
+use crate::files::{InCache, MappedFile};
+use crate::leases;
+use crate::proc::{Broken, Proc};
+use crate::sampling::Sampling;
+use crate::state::Shared;
+use memfit_core::{Entry, Page, PageRange, ProcId};
+use memfit_os::uffd::Fill;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// An address space of the core, and how the program's page numbers become those in there.
+#[derive(Debug, Clone)]
+pub struct Place {
+    /// Its number.
+    pub id: ProcId,
+    /// Set in the page cache.
+    cached: Option<InCache>,
+}
+
+impl Place {
+    /// The process's own pages.
+    pub fn own(proc: &Proc) -> Place {
+        Place { id: proc.id, cached: None }
+    }
+
+    /// Where the core has a page of the program.
+    pub fn of(shared: &Shared, proc: &Proc, page: Page) -> Place {
+        let cached = proc.files.lock().in_cache(page);
+        match cached.zip(shared.cache.id()) {
+            Some((cached, id)) => Place { id, cached: Some(cached) },
+            None => Place::own(proc),
+        }
+    }
+
+    /// Whether it is the page cache.
+    pub fn is_cache(&self) -> bool {
+        self.cached.is_some()
+    }
+
+    /// In the page cache: the pages that the program's mapping has of the file.
+    pub fn limit(&self) -> Option<PageRange> {
+        self.cached.as_ref().map(|cached| cached.pages)
+    }
+
+    /// In the page cache: the file of a page, and the page's index in the file.
+    pub fn file(&self, page: Page) -> Option<(&Arc<MappedFile>, u64)> {
+        let file = &self.cached.as_ref()?.file;
+        Some((file, file.cached.get()?.index(page)))
+    }
+
+    /// The core's number of a page of the program.
+    pub fn in_core(&self, page: Page) -> Page {
+        match &self.cached {
+            Some(cached) => Page(page.0 - cached.first.0 + cached.pages.first.0),
+            None => page,
+        }
+    }
+
+    /// The other way round.
+    pub fn in_program(&self, page: Page) -> Page {
+        match &self.cached {
+            Some(cached) => Page(page.0 - cached.pages.first.0 + cached.first.0),
+            None => page,
+        }
+    }
+}
+
+impl Server {
+    /// Address of a page of the loads in the program.
+    pub(super) fn address(&self, page: Page) -> u64 {
+        self.place.in_program(page).address()
+    }
+
+    /// Wakes the threads that wait for pages of the loads.
+    pub(super) fn wake(&self, page: Page, pages: u64) {
+        self.proc.uffd.wake(self.address(page), pages * 4096);
+    }
+
+    /// Set if accesses are recorded: only those to a process's own pages are.
+    pub(super) fn sampling(&self) -> Option<&Sampling> {
+        self.shared.sampling.as_ref().filter(|_| !self.place.is_cache())
+    }
+
+    /// As `verify_present`, in the page cache: another process may have brought the page. No page
+    /// is evicted between the read of the table and the proof.
+    pub(super) fn verify_cached(&self, page: Page) -> Result<bool, End> {
+        let fill = self.shared.cache.still(|| {
+            let there = self.shared.lock().core.entry(self.place.id, page) == Entry::Resident;
+            there.then(|| self.proc.uffd.zero(self.address(page)))
+        });
+        match fill {
+            None | Some(Fill::EventPending(_)) => Ok(false),
+            Some(Fill::Exists(_) | Fill::NotMapped(_)) => {
+                self.wake(page, 1);
+                Ok(true)
+            }
+            Some(Fill::NoMemory(_)) => {
+                std::thread::sleep(Duration::from_millis(1));
+                Ok(false)
+            }
+            Some(Fill::Gone) => Err(End::Gone),
+            Some(Fill::Done) => {
+                let history = crate::flight::history(self.place.id.0, page.0);
+                Err(self.spoilt(page, format!("page {:#x} was lost{history}", page.0)))
+            }
+        }
+    }
+
+    /// A page of the page cache is not as it should be, for all processes that map its file.
+    pub(super) fn spoilt(&self, page: Page, why: String) -> End {
+        if let Some((file, _)) = self.place.file(page) {
+            leases::spoilt(&self.shared, file);
+        }
+        Broken(format!("the page cache: {why}")).into()
+    }
+}
