@@ -98,15 +98,21 @@ def run(bench, log):
                 "status": "ok", "why": "", "runs": {KERNEL: [], MEMFIT: []}} for kind in READERS]
     files |= make_readers(bench, mib, lookups)
     points += lookups
+    try:
+        run_rounds(bench, points, files, log)
+    finally:
+        # In the small budgets of --quick the kernel's own memory for the processes is more than the tolerance.
+        for point in [] if quick else points:
+            check_peak(point, bench.options.tolerance)
+
+
+def run_rounds(bench, points, files, log):
     for _ in range(bench.options.rounds):
         for point in points:
             for name in point["runs"]:
                 if point["status"] == "ok":
                     one_run(bench, point, name, files[point["data"]], log)
             bench.save()
-    # In the small budgets of --quick the kernel's own memory for the processes is more than the tolerance.
-    for point in [] if quick else points:
-        check_peak(point, bench.options.tolerance)
 
 
 def one_run(bench, point, name, path, log):

@@ -278,6 +278,19 @@ class Page(unittest.TestCase):
         point.update(status="wrong", why="outputs differ")
         mapped.check_peak(point, 0.02)
         self.assertEqual(point["why"], "outputs differ")
+        # Also of a run that is interrupted.
+        bench = types.SimpleNamespace(cgroups=True, options=types.SimpleNamespace(quick=False, rounds=3, tolerance=0.02), result={},
+                                      save=lambda: None)
+
+        def one_run(bench, point, name, path, log):
+            if bench.result["files"][-1]["runs"][mapped.MEMFIT]:
+                raise KeyboardInterrupt
+            point["runs"][name].append({"charged_peak": point["budget_bytes"] * 2})
+
+        with mock.patch.multiple(mapped, one_run=one_run, make_file=mock.Mock(), make_readers=lambda *_: dict.fromkeys(mapped.READERS)):
+            with mock.patch("os.geteuid", return_value=0), self.assertRaises(KeyboardInterrupt):
+                mapped.run(bench, print)
+        self.assertEqual({point["status"] for point in bench.result["files"]}, {"off"})
         for wrong in (["--files", "--scale"], ["--read-iops", "5"], ["--files", "--read-iops", "0"]):
             with self.assertRaises(SystemExit):
                 run.parse(wrong)

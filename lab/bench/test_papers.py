@@ -428,10 +428,11 @@ class Rendering(unittest.TestCase):
     def test_the_page_tells_that_rounds_were_added(self):
         m = cli.PAPERS[0]
         page = lambda **more: " ".join(render.paper_page(m, {**self.part(m), **more}).split())
-        self.assertIn("All rounds are of one series.", page(series=1))
-        self.assertIn("The rounds are of 2 series: who adds rounds to results (`--add`)", page(series=2))
+        self.assertIn("All rounds come from one series.", page(series=1))
+        added = "Rounds that are added after a look at the results (`--add`) raise this chance above 5 of 100."
+        self.assertIn(f"The rounds come from 2 series. {added}", page(series=2))
         for unknown in (page(), page(series=None)):
-            self.assertIn("was not recorded: who adds rounds to results (`--add`)", unknown)
+            self.assertIn(f"It was not recorded how many series the rounds come from. {added}", unknown)
 
     def test_simulated_costs_stand_in_the_rows_of_their_schemes(self):
         numbers = {"cost(Stylo zram)": 64.2, "cost(Stylo storage)": 141.0, "to storage(Stylo zswap)": 0.0}
@@ -527,6 +528,12 @@ class Summaries(unittest.TestCase):
         self.assertEqual((s["density"], s["sampled_read_bytes"], s["sampled_slot_bytes"]), (400, 250, 70))
         self.assertAlmostEqual(s["entry"]["median"], 0.2)
         self.assertEqual(s["entries"], {"a": 0.1, "b": 0.3})
+
+    def test_logical_memory_counts_no_page_twice(self):
+        now = {"resident_bytes": 10, "unmanaged_bytes": 20, "metadata_bytes": 40, "staged_bytes": 80, "pool_bytes": 160}
+        now["pages"] = {"staged": 1, "pooled": 2, "swapped": 3, "filled": 4, "evicting": 5, "quarantined": 6}
+        run = {**run_of(), "samples": [{"now": now}] * 2}
+        self.assertEqual(engine.logical(run), 70 + 15 * 4096)
 
     def test_what_the_pool_refused_was_not_written_back(self):
         refused = {"incompressible": 1, "by_entropy": 0, "by_need": 0, "in_advance": 2}

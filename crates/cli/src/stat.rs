@@ -106,15 +106,15 @@ fn processes(stats: &Stats) -> String {
     }));
     let mut names: Vec<String> =
         std::iter::once("PROCESS".to_owned()).chain(running.iter().map(|process| process.title())).collect();
+    if let Some(more @ 1..) = stats.processes_left_out {
+        rows.push([const { String::new() }; 5]);
+        names.push(format!("and {more} smaller process{}", if more == 1 { "" } else { "es" }));
+    }
     if stats.files.resident_bytes > 0 {
         rows.push(["-", &bytes(stats.files.resident_bytes), "-", "-", "-"].map(String::from));
         names.push("(pages of shared files)".into());
     }
-    let mut text = aligned(&rows, names.into_iter());
-    if let Some(more @ 1..) = stats.processes_left_out {
-        let _ = writeln!(text, "  and {more} smaller");
-    }
-    text
+    aligned(&rows, names.into_iter())
 }
 
 fn row(pid: &str, stats: &Stats) -> [String; 9] {
@@ -140,8 +140,8 @@ mod tests {
 
     #[test]
     fn prints_what_is_known() {
-        let stats = |json| serde_json::from_value::<Stats>(json).unwrap();
-        let known = stats(serde_json::json!({
+        let of_json = |json| serde_json::from_value::<Stats>(json).unwrap();
+        let known = of_json(serde_json::json!({
             "budget_bytes": 1u64 << 30, "command": ["sort", "a\nb"], "processes": [{"pid": std::process::id()}, {"pid": 1 << 30}], "pool": {"zpages": 512},
             "now": {"total_bytes": 900u64 << 20, "resident_bytes": 1u64 << 29, "pool_bytes": 1u64 << 20},
         }));
@@ -151,7 +151,7 @@ mod tests {
         assert_eq!(words(lines[0]), "PID BUDGET USED RESIDENT STAGED POOL SWAP RATIO PROCS COMMAND");
         assert_eq!(words(lines[1]), "41 1.0G 900M 512M 0B 1.0M 0B 2.0 1 sort a b");
         assert_eq!(words(lines[2]), "7 0B 0B 0B 0B 0B 0B - 0");
-        let stats = stats(serde_json::json!({ "processes": [
+        let stats = of_json(serde_json::json!({ "processes": [
             {"pid": 7, "comm": "small", "running": true, "resident_bytes": 1u64 << 20, "peak_total_bytes": 1u64 << 21},
             {"pid": 9, "comm": "gone", "running": false, "resident_bytes": 0},
             {"pid": 8, "comm": "large", "running": true, "paged": true, "resident_bytes": 1u64 << 30, "faults": 5, "evicted_pages": 256},
@@ -160,10 +160,12 @@ mod tests {
         let lines: Vec<String> = text.lines().map(words).collect();
         assert_eq!(lines[0], "PID RESIDENT PEAK FAULTS EVICTED PROCESS");
         assert_eq!(lines[1..], ["8 1.0G 0B 5 1.0M large", "7 1.0M 2.0M - - small"]);
-        let files = serde_json::from_value(serde_json::json!({"files": {"resident_bytes": 2u64 << 20}})).unwrap();
-        assert_eq!(words(processes(&files).lines().nth(1).unwrap()), "- 2.0M - - - (pages of shared files)");
-        let many = Stats { processes_left_out: Some(9), ..Stats::default() };
-        assert!(processes(&many).ends_with("PROCESS\n  and 9 smaller\n"));
+        let files = |more| serde_json::json!({"files": {"resident_bytes": 2u64 << 20}, "processes_left_out": more});
+        let below = |json| processes(&of_json(json)).lines().skip(1).map(words).collect::<Vec<_>>();
+        let of_files = "- 2.0M - - - (pages of shared files)";
+        assert_eq!(below(files(0)), [of_files]);
+        assert_eq!(below(files(1)), ["and 1 smaller process", of_files]);
+        assert_eq!(below(files(9)), ["and 9 smaller processes", of_files]);
         // A terminal cuts it, a pipe does not.
         let long = Stats { command: vec!["x".repeat(60), "end".into()], ..Stats::default() };
         let text = table(&[("7".into(), long)]);

@@ -528,7 +528,7 @@ fn descendants_live_on_with_a_late_pager() {
     let script = "sleep 1000 >/dev/null 2>&1 </dev/null & echo $!; \
                   cat /proc/[0-9]*/stat 2>/dev/null | grep \"(memfit-pager) [A-Z] $PPID \" | cut -d ' ' -f 1";
     let (code, pids, err) = shell("late", &["-q", "--swap", "none"], script);
-    let (sleeper, pager) = pids.split_once('\n').unwrap();
+    let (sleeper, pager) = pids.split_once('\n').unwrap_or_else(|| panic!("{code:?} {pids:?}: {err}"));
     let _sleeper = Killed::at_end(sleeper);
     assert_eq!((code, err.as_str()), (Some(0), ""), "{pids}");
     eventually("the pager has nobody to serve", || !alive(pager));
@@ -566,6 +566,7 @@ fn former_children_are_spared() {
     command.args(["-c", &script]).env("FAKE_PAGER", "dies").env("MEMFIT_STUB", harmless_stub());
     command.env("FAKE_FLAG", scratch("flag"));
     let (code, pid, err) = output(&mut command);
+    assert!(!pid.is_empty(), "{code:?}: {err}");
     let _sleeper = Killed::at_end(&pid);
     assert_eq!(code, Some(1), "{err}");
 }

@@ -142,6 +142,12 @@ impl Core {
         self.table.proc(proc).reclaim
     }
 
+    /// Whether the reclaim of a process has not begun, and others leave first.
+    pub fn is_queued_to_leave(&self, proc: ProcId) -> bool {
+        let waits = self.process_reclaim(proc).is_some_and(|reclaim| reclaim.begun.is_none());
+        waits && self.leaving.first().is_some_and(|&first| first != proc)
+    }
+
     /// Whether processes leave as a whole now.
     pub fn processes_leave(&self) -> bool {
         !self.leaving.is_empty()

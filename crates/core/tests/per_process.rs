@@ -499,12 +499,16 @@ fn a_process_begins_when_its_first_pages_are_chosen() {
     let mut run = Run::with_staging(1024);
     let (first, second, empty) = (run.process(0..640), run.process(0..64), run.process(0..0));
     [first, second, empty].into_iter().for_each(|process| run.core.reclaim_process(process));
+    let queued = |run: &Run| [first, second, empty].map(|process| run.core.is_queued_to_leave(process));
+    assert_eq!(queued(&run), [false, true, true], "none stands before the first, though it has not begun");
     assert!(!run.until_sleep(20));
+    assert_eq!(queued(&run), [false, true, true]);
     let begun = |run: &Run, process| run.core.process_reclaim(process).and_then(|reclaim| reclaim.begun);
     assert_eq!([first, second].map(|process| begun(&run, process)), [Some(100), None]);
     assert!(run.until_sleep(2000));
     let ended = run.core.process_reclaim(first).unwrap().ended;
     assert!(begun(&run, second) > Some(100) && begun(&run, second) <= ended, "{:?}", run.core.process_reclaim(second));
+    assert_eq!(queued(&run), [false; 3]);
     let (begun, ended) = (begun(&run, empty), run.core.process_reclaim(empty).unwrap().ended);
     assert!(begun.is_some() && begun <= ended, "{begun:?} {ended:?}");
 }

@@ -113,21 +113,21 @@ impl UseSampler {
 struct Jobs {
     /// Terminals with a process of the tree in the foreground.
     terminals: HashSet<i32>,
-    /// Ancestors of such processes on the same terminal.
-    ancestors: HashSet<i32>,
+    /// Process groups of the ancestors of such processes on the same terminal.
+    waiting: HashSet<i32>,
 }
 
 impl Jobs {
     /// `read`: for processes of which the tree has no stub.
     fn of(stats: &HashMap<i32, ProcStat>, read: impl Fn(i32) -> Option<ProcStat>) -> Jobs {
-        let mut jobs = Jobs::default();
+        let (mut jobs, mut ancestors) = (Jobs::default(), HashSet::new());
         for stat in stats.values().filter(|stat| stat.in_foreground()) {
             jobs.terminals.insert(stat.tty_nr);
             let mut pid = stat.ppid;
-            while !jobs.ancestors.contains(&pid) {
+            while ancestors.insert(pid) {
                 let parent = stats.get(&pid).cloned().or_else(|| read(pid));
                 let Some(parent) = parent.filter(|parent| parent.tty_nr == stat.tty_nr) else { break };
-                jobs.ancestors.insert(pid);
+                jobs.waiting.insert(parent.pgrp);
                 pid = parent.ppid;
             }
         }
@@ -135,10 +135,11 @@ impl Jobs {
     }
 
     /// A job that is not in the foreground of its terminal, while another one of the tree is: where
-    /// none is, nobody would gain by it. A shell that leads its session is no job. Nor is an
-    /// ancestor of what is in the foreground: another shell, or a debugger, waits for its child.
+    /// none is, nobody would gain by it. A shell that leads its session is no job. Nor is the job
+    /// of an ancestor of what is in the foreground: another shell, or a debugger, waits for its
+    /// child, and the rest of its pipeline shows what both print.
     fn is_background(&self, stat: &ProcStat) -> bool {
-        let is_job = stat.tty_nr != 0 && stat.session != stat.pid && !self.ancestors.contains(&stat.pid);
+        let is_job = stat.tty_nr != 0 && stat.session != stat.pid && !self.waiting.contains(&stat.pgrp);
         is_job && !stat.in_foreground() && self.terminals.contains(&stat.tty_nr)
     }
 }
@@ -185,13 +186,15 @@ mod tests {
     #[test]
     fn who_waits_for_a_child_in_the_foreground_is_no_background_job() {
         // A shell of another session, one in it, what that one runs, of which the tree has no
-        // stub, and the child of it in the foreground; and a job.
+        // stub, the rest of its pipeline, and the child of it in the foreground; and a job.
         let (outer, inner, runs) =
             (stat(9, 1, [9, 6, 9, 9]), stat(10, 9, [1, 5, 10, 30]), stat(20, 10, [1, 5, 20, 30]));
+        let tee = stat(21, 10, [1, 5, 20, 30]);
         let (front, job) = (stat(30, 20, [1, 5, 30, 30]), stat(40, 10, [1, 5, 40, 30]));
-        let stats = [&inner, &front, &job].map(|stat| (stat.pid, stat.clone())).into();
+        let stats = [&inner, &tee, &front, &job].map(|stat| (stat.pid, stat.clone())).into();
         let jobs = Jobs::of(&stats, |pid| [&outer, &runs].into_iter().find(|stat| stat.pid == pid).cloned());
-        assert_eq!((jobs.terminals, jobs.ancestors), ([5].into(), [10, 20].into()));
+        assert_eq!((&jobs.terminals, &jobs.waiting), (&[5].into(), &[10, 20].into()));
+        assert_eq!([&inner, &tee, &job].map(|stat| jobs.is_background(stat)), [false, false, true]);
         let jobs = Jobs::of(&stats, |_| None);
         assert_eq!(
             [&inner, &job, &front].map(|stat| jobs.is_background(stat)),

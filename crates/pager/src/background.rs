@@ -260,7 +260,7 @@ fn standing(shared: &Shared, client: &Arc<Client>) -> Standing {
                     let ms = done.begun.map_or(0, |begun| done.ended.unwrap_or(begun).saturating_sub(begun));
                     Standing::Left { pages: done.pages, ms, gave_up: done.gave_up }
                 }
-                Some(done) => Standing::Leaving { pages: done.pages, queued: done.begun.is_none() },
+                Some(done) => Standing::Leaving { pages: done.pages, queued: state.core.is_queued_to_leave(proc.id) },
                 None => Standing::Waits,
             }
         }

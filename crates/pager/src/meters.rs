@@ -10,7 +10,8 @@ use std::sync::atomic::AtomicU64;
 pub struct Meters {
     /// Fault latencies.
     pub latency: Latency,
-    /// Evicted pages that came back without a fault.
+    /// Evicted pages that the pager itself wanted back, also in a detach and at a fork. They count
+    /// when the core is asked for them: a few may not be filled then.
     pub brought: AtomicU64,
     /// Those of them that the core counts as pages that came with the page of a fault.
     pub brought_along: AtomicU64,

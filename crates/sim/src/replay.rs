@@ -12,8 +12,7 @@ pub struct Replay {
     /// Calls replayed.
     pub calls: u64,
     /// Number of the last call up to which all decisions were compared equal. It is less than
-    /// `calls` only if the recording was cut or is damaged, by
-    /// the last whole block.
+    /// `calls`, by the last whole block, only if the recording was cut or is damaged.
     pub compared: u64,
     /// Time of the run up to its end, ns; if it was cut, up to the beginning of its last block.
     pub run_ns: u64,

@@ -179,7 +179,7 @@ schema! {
         by_source: BySource<u64>,
         present: u64 = "faults whose page another fault had brought back",
         around_pages: u64 = "evicted pages that came back with the page of a fault (fault-around, read-ahead)",
-        brought_pages: u64 = "evicted pages that came back without a fault (`memfit fg`, `--background`, `--turns`)",
+        brought_pages: u64 = "evicted pages that the pager brought back without a fault (`memfit fg`, `--background`, `--turns`, detach, forks)",
         zero_run_pages: u64 = "new pages that were filled ahead",
     }
 

@@ -356,9 +356,10 @@ def slots(stats):
 
 
 def logical(run_of):
-    """What the programs have, in memory and evicted, bytes: the mean of the samples but the first."""
+    """What the programs have, in memory and evicted, and memfit's own memory but staging and pool, bytes: the mean of the samples but
+    the first."""
     got = [s["now"] for s in run_of["samples"][1:] if at(s, "now.pages")]
-    sizes = [now["resident_bytes"] + now["unmanaged_bytes"] + 4096 * sum(now["pages"][k] for k in EVICTED) for now in got]
+    sizes = [sum(now[f"{k}_bytes"] for k in COUNTED) + 4096 * sum(now["pages"][k] for k in EVICTED) for now in got]
     return sum(sizes) / len(sizes) if sizes else None
 
 
@@ -404,6 +405,8 @@ def summarise(cell, rounds):
 
 # Pages that are not in memory as they are.
 EVICTED = ("staged", "pooled", "swapped", "filled", "evicting")
+# The rest of the memory in use, but what holds such pages.
+COUNTED = ("resident", "unmanaged", "metadata")
 # Why a page goes to swap and not to the pool.
 REFUSED = ("incompressible", "by_entropy", "by_need", "in_advance", "pool_full")
 COUNTERS = {

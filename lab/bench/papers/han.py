@@ -342,10 +342,9 @@ EXPLAINED = {
     "most-zswap": FEW_KILLED,
     "pages": WHOLE,
     "cost": (
-        "Nothing is killed in these runs. zRAM has a swap tier in them and reads a few pages from it. By their presets storage alone reads"
-        " 8 pages around a fault, and hybrid one (fault.around_pages), which is more than half of what they differ by here. In three rounds"
-        " more with 8 for both, O(t) was 13.4 to 14.5 s with storage alone and 11.0 to 12.8 with hybrid; with 1 for both, 10.5 to 10.7 and"
-        " 7.9 to 9.9."
+        "Nothing is killed in these runs. zRAM has a swap tier in them and reads a few pages from it. Most of"
+        " the difference between storage alone and hybrid is read-ahead: their presets set fault.around_pages to 8 and 1. A run with"
+        " the override fault.around_pages=1 for both (CONFIGS in lab/bench/papers/han.py) shows it."
     ),
     "writes": WHOLE,
 }

@@ -202,12 +202,12 @@ def paper_page(module, part, simulated=None, has_figure=False):
 
 
 def series(part):
-    """Of how many series the rounds are: whether there is another one was decided with the results of the last one at hand."""
+    """How many series the rounds come from: whether there is another one was decided with the results of the last one at hand."""
     n = part.get("series")
     if n == 1:
-        return "All rounds are of one series."
-    more = "who adds rounds to results (`--add`) has more than 5 cases of 100"
-    return f"The rounds are of {n} series: {more}." if n else f"Of how many series the rounds are was not recorded: {more}."
+        return "All rounds come from one series."
+    of = f"The rounds come from {n} series." if n else "It was not recorded how many series the rounds come from."
+    return f"{of} Rounds that are added after a look at the results (`--add`) raise this chance above 5 of 100."
 
 
 def live(module, part):

@@ -298,6 +298,8 @@ static STATEMENTS: &[Statement] = &[
         &[
             "cache(fft 2048)",
             "cache(fft 4096)",
+            "cache(fft-x10 2048)",
+            "cache(fft-x10 4096)",
             "cache(sort 2048)",
             "cache(sort 4096)",
             "cache(sort-x6 2048)",

@@ -177,11 +177,12 @@ mod tests {
 
     const SAVED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/papers/simulated.json");
 
-    /// The numbers by seed. Nobody asks which seeds lack a number.
+    /// The numbers by seed. Which seeds lack a number is not saved: all must have it.
     fn by_seed(saved: &Value, seeds: usize) -> Vec<Numbers> {
         let mut all = vec![Numbers::new(); seeds];
         for (name, value) in saved.as_object().unwrap() {
             let values = value.as_array().cloned().unwrap_or_else(|| vec![value.clone(); seeds]);
+            assert_eq!(values.len(), seeds, "{name}: some seeds lack it");
             all.iter_mut().zip(values).for_each(|(numbers, value)| numbers.set(name.as_str(), value.as_f64()));
         }
         all

@@ -3,7 +3,7 @@
 
 use super::torture::{SOAK, STALLED};
 use crate::support::contents::assert_contents_eq;
-use crate::support::sampled::{compiled, known, recording, tell, OPTIONS, PLENTY, ROUNDS};
+use crate::support::sampled::{compiled, known, recording, tell, OPTIONS, PLENTY};
 use crate::support::stats::Stats;
 use crate::support::{memfit, sized, Bench};
 
@@ -11,10 +11,10 @@ use crate::support::{memfit, sized, Bench};
 fn touches_of_sampled_pages_are_recorded() {
     let Some(bench) = Bench::new("record_access_known", &["gcc"]) else { return };
     if let Some(known) = known(&bench) {
-        // Usually all touches are there; on a busy machine a pass can take longer than the
-        // program's pause.
+        // Usually all touches are there. On a busy machine a pass can take longer than the
+        // program's pause, and passes become rarer. A fault that is served again counts twice.
         let (pages, faults) = (known.touched.len(), known.touched.iter().sum::<usize>());
-        assert!(pages > 0 && faults * 2 >= pages * ROUNDS, "{:?}", known.touched);
+        assert!(pages > 0 && faults * 2 > pages * 3, "{:?}", known.touched);
     }
 }
 

@@ -42,17 +42,11 @@ impl Stats {
         let n = |key: &str| self.number(key);
         assert_eq!(n("/transitions/unexpected_present"), 0, "a page was present that should not be; {:#}", self.json);
         assert_eq!(n("/swap/errors"), 0, "{:#}", self.json);
-        let sources = ["zero", "staged", "filled", "pool", "swap", "file"];
-        let faults: u64 = sources.iter().map(|source| n(&format!("/faults/{source}"))).sum();
-        assert_eq!(faults, n("/faults/total"), "{:#}", self.json);
-        assert!(faults <= n("/fault_latency_ns/count"), "{:#}", self.json);
+        assert!(n("/faults/total") <= n("/fault_latency_ns/count"), "{:#}", self.json);
         assert!(n("/fault_latency_ns/p50") <= n("/fault_latency_ns/p99"));
         assert!(n("/fault_latency_ns/p99") <= n("/fault_latency_ns/max"));
         assert!(n("/now/metadata_bytes") <= n("/peak/metadata_bytes"), "{:#}", self.json);
-        let parts = ["resident", "staged", "pool", "metadata"];
-        let sum: u64 = parts.iter().map(|part| n(&format!("/now/{part}_bytes"))).sum();
-        assert_eq!(n("/now/unmanaged_bytes"), n("/now/total_bytes").saturating_sub(sum), "{:#}", self.json);
-        for part in parts {
+        for part in ["resident", "staged", "pool", "metadata"] {
             let key = format!("/peak/{part}_bytes");
             assert!(n(&key) <= n("/peak/total_bytes") + (8 << 20), "{key} exceeds the total; {:#}", self.json);
         }
