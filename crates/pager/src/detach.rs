@@ -17,7 +17,7 @@ use crate::wake;
 use memfit_core::{Entry, Page};
 use memfit_os::procfs;
 use memfit_os::proctree::ProcStat;
-use memfit_wire::{Command, ALONE, BATCH_RANGES, BYE, CONFINE, DOFORK, FILTERED, NO_NEW_PRIVILEGES, QUIET, STAY};
+use memfit_wire::{Command, ALONE, BATCH_RANGES, BYE, CONFINE, DOFORK, FILTERED, QUIET, STAY};
 use std::collections::{HashMap, HashSet};
 use std::io::{Error, ErrorKind};
 use std::os::fd::OwnedFd;
@@ -29,6 +29,8 @@ use std::time::Duration;
 pub const POLL: Duration = Duration::from_millis(1);
 /// Pages that are checked under one hold of the core lock, and brought back at a time.
 const CHUNK: u64 = 2048;
+/// How long a process that gives up rights waits for the kernel's mappings of its files.
+const GIVEN_UP_WITHIN: Duration = Duration::from_secs(20);
 /// Polls after which pages are requested again that have not come.
 const REQUESTED_EACH: u32 = 100;
 
@@ -129,21 +131,34 @@ pub fn requested(desk: &Arc<Desk>, socket: OwnedFd, pid: i32, flags: u32) {
     }
 }
 
-/// A process gives up rights: tells its stub thread, which still has them. Its mappings of the page
-/// cache become the kernel's first: those with more rights have them, too.
-pub fn confine(desk: &Desk, asker: OwnedFd, pid: i32, flags: u32) {
+/// A process gives up rights: tells its stub thread, which still has them. Before that its mappings
+/// of the page cache become the kernel's: processes with more rights use the page cache as well.
+pub fn confine(desk: &Arc<Desk>, asker: OwnedFd, pid: i32, flags: u32) {
     let there = |c: &&Arc<Client>| c.pid == pid && c.dormant.is_none() && !c.gone.load(Relaxed);
     let client = desk.clients.lock().iter().rfind(there).cloned();
-    let body = move || {
-        let told = client.is_some_and(|client| {
-            let proc = client.proc.lock().clone().filter(|_| flags & NO_NEW_PRIVILEGES == 0);
-            proc.iter().for_each(|proc| leases::give_up(&client, proc));
-            send_command(&client.socket, &Command { kind: CONFINE, flags, ..Command::default() }, None)
-        });
+    let tell = move |client: Option<&Arc<Client>>| {
+        let command = Command { kind: CONFINE, flags, ..Command::default() };
+        let told = client.is_some_and(|client| send_command(&client.socket, &command, None));
         answer(&asker, if told { STAY } else { BYE });
     };
-    // If there is no thread, the asker's socket closes, and it asks again.
-    let _ = std::thread::Builder::new().name("confine".into()).stack_size(128 << 10).spawn(body);
+    let proc = client.as_ref().and_then(|client| client.proc.lock().clone());
+    let Some((client, proc)) = client.clone().zip(proc.filter(|proc| flags == 0 && leases::maps_shared(proc, None)))
+    else {
+        return tell(client.as_ref());
+    };
+    let (tell, desk) = (Arc::new(tell), Arc::clone(desk));
+    let (later, known) = (Arc::clone(&tell), Arc::clone(&client));
+    let body = move || {
+        leases::give_up(&known, &proc, GIVEN_UP_WITHIN);
+        if leases::maps_shared(&proc, None) {
+            let comm = proc.comm.lock().clone();
+            desk.shared.warn(format!("process {pid} ({comm}) has given up rights, and still shares pages of files"));
+        }
+        later(Some(&known));
+    };
+    if std::thread::Builder::new().name("confine".into()).stack_size(128 << 10).spawn(body).is_err() {
+        tell(Some(&client));
+    }
 }
 
 /// Detaches a process in a thread of its own, then answers the asker.
@@ -192,7 +207,7 @@ fn detach(desk: &Desk, client: &Client, why: Why) {
         tell(desk, client.pid, &comm, why, was_paged);
         // Without a stub they could not be mapped again. What is left stays in the page cache, and
         // the process is killed when somebody changes the file.
-        leases::give_up(client, &proc);
+        leases::give_up(client, &proc, leases::LEAST_TIME);
         if !give_back(&desk.shared, client, &proc) {
             return;
         }

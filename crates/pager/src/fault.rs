@@ -226,6 +226,7 @@ impl Server {
                 self.served_last = fault.since;
                 self.fault(fault, &mut waiting)?;
             }
+            self.leave_cache();
         }
     }
 

@@ -51,7 +51,7 @@ pub struct MappedFile {
     /// A file description of the pager's own: one of the program could have a lock, which must not
     /// outlive the program's.
     pub file: File,
-    /// Reads past the page cache, which the budget does not count, if the file system can.
+    /// Reads past the kernel's page cache, which the budget does not count, if the file system can.
     direct: Option<File>,
     /// Hash of each page of a private mapping as it was read last.
     hashes: Hashes,
@@ -293,8 +293,8 @@ impl Files {
         if let Some(known) = known(&self.open.lock()) {
             return Ok(known);
         }
-        // The same file, which may be read, and once more past the page cache. O_NONBLOCK: does not
-        // wait for the holder of a lease.
+        // The same file, which may be read, and once more past the kernel's page cache. O_NONBLOCK:
+        // does not wait for the holder of a lease.
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let open = |flags| OpenOptions::new().read(true).custom_flags(flags | libc::O_NONBLOCK).open(&path);
         // A private mapping keeps the program's description if there is no other way.
@@ -422,11 +422,10 @@ fn take(desk: &Arc<Desk>, (uid, pid): (u32, i32), request: &FromStub, fd: &Owned
         leases::take(desk, &file)?;
         desk.shared.cache.take(&desk.shared, desk.config.lock_pool, &file).ok()?;
         // It may have been given up meanwhile.
-        if !file.leased.holds() {
+        if file.leased.has_ended() {
             desk.shared.cache.remove(&file);
-            return None;
         }
-        return Some(file);
+        return file.leased.holds().then_some(file);
     }
     let (client, proc) = paged(desk, pid)?;
     let give_up = Instant::now() + PAGED_WITHIN;

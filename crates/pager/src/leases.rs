@@ -52,10 +52,12 @@ const CHECKED_EACH: Duration = Duration::from_secs(1);
 /// Processes are killed this long before the kernel takes a lease back.
 const MARGIN: Duration = Duration::from_secs(2);
 /// Without that much time for the processes, no lease is taken.
-const LEAST_TIME: Duration = Duration::from_secs(3);
+pub const LEAST_TIME: Duration = Duration::from_secs(3);
 /// How long the pager waits for a stub that is to keep out nothing any more.
 const RELEASED_WITHIN: Duration = Duration::from_secs(1);
-/// Most files in the page cache that no process maps, before some are given up.
+/// Time after a fork within which the pager knows the child's pid.
+const NAMED_WITHIN: Duration = Duration::from_secs(10);
+/// Most files in the page cache, before some that no process maps are given up.
 const UNMAPPED_MOST: usize = 64;
 /// PROT_WRITE, which a mapping of the memfd can have against the will of the stub.
 const WRITE: u8 = 2;
@@ -122,6 +124,11 @@ impl Leased {
 
     fn end(&self) {
         *self.0.lock() = State::Ended;
+    }
+
+    /// Whether it was given back.
+    pub fn has_ended(&self) -> bool {
+        matches!(*self.0.lock(), State::Ended)
     }
 
     #[cfg(test)]
@@ -215,10 +222,6 @@ fn watch(desk: &Weak<Desk>, late: &mut Vec<Asked>) -> bool {
     let Some(desk) = desk.upgrade() else { return false };
     let mut wanted = desk.shared.files.all();
     wanted.retain(|file| file.leased.begins_to_end());
-    // Its space on the disk becomes free only when nobody has it open.
-    let deleted = |file: &&Arc<MappedFile>| file.file.metadata().is_ok_and(|metadata| metadata.nlink() == 0);
-    let files = desk.shared.cache.files();
-    files.iter().filter(deleted).for_each(|file| give_up_unmapped(&desk.shared, file));
     let begun = Instant::now();
     let in_thread = |file: &Arc<MappedFile>| {
         let (desk, file) = (Arc::clone(&desk), Arc::clone(file));
@@ -228,6 +231,11 @@ fn watch(desk: &Weak<Desk>, late: &mut Vec<Asked>) -> bool {
     wanted.retain(|file| !in_thread(file));
     late.extend(wanted.iter().flat_map(|file| give_back(&desk, file, begun)));
     late.retain(|asked| !released(&asked.client));
+    // The space of a deleted file becomes free only when nobody has it open.
+    let deleted = |file: &Arc<MappedFile>| file.file.metadata().is_ok_and(|metadata| metadata.nlink() == 0);
+    let mut files = desk.shared.cache.files();
+    files.retain(|file| deleted(file) && all_with(&desk.shared, file).is_empty());
+    files.iter().for_each(|file| give_up_unmapped(&desk.shared, file));
     true
 }
 
@@ -274,7 +282,7 @@ pub fn make_room(shared: &Shared) {
         return;
     }
     let unmapped: Vec<_> = files.into_iter().filter(|file| all_with(shared, file).is_empty()).collect();
-    // The first ones have been there longest.
+    // Those that came first go first.
     let most = if is_short { unmapped.len() / 2 } else { UNMAPPED_MOST };
     unmapped.iter().take(unmapped.len() - most.min(unmapped.len())).for_each(|file| give_up_unmapped(shared, file));
 }
@@ -282,6 +290,9 @@ pub fn make_room(shared: &Shared) {
 /// Gives a file up that no process maps.
 fn give_up_unmapped(shared: &Shared, file: &Arc<MappedFile>) {
     if !file.leased.begins_to_end_unused() {
+        if file.leased.has_ended() {
+            shared.cache.remove(file);
+        }
         return;
     }
     // A process may have mapped it meanwhile; from here on none does.
@@ -302,12 +313,17 @@ pub fn spoilt(shared: &Arc<Shared>, file: &Arc<MappedFile>) {
     let (owned, bad) = (Arc::clone(shared), Arc::clone(file));
     let body = move || {
         let why = format!("it maps {}, and somebody has changed memfit's copy of that file", bad.name());
+        let (begun, mut stopped) = (Instant::now(), Vec::new());
         loop {
-            let with = all_with(&owned, &bad);
+            let mut with = all_with(&owned, &bad);
             if with.is_empty() {
                 break;
             }
+            // Of a new fork child the pid is not known yet. If it stays unknown, the run ends.
+            with.retain(|proc| !stopped.iter().any(|known| Arc::ptr_eq(known, proc)));
+            with.retain(|proc| proc.pid().is_some() || begun.elapsed() > NAMED_WITHIN);
             with.iter().for_each(|proc| _ = proc.stop(&owned, &why));
+            stopped.append(&mut with);
             std::thread::sleep(SLOW_POLL);
         }
         owned.cache.forget(&owned, &bad);
@@ -343,10 +359,11 @@ fn release_others(asked: &mut Vec<Asked>, with: &[Arc<Proc>]) {
     asked.retain(|asked| with.iter().any(|proc| Arc::ptr_eq(proc, &asked.proc)) || !released(&asked.client));
 }
 
-/// All shared mappings of files of a process become the kernel's: its stub thread is about to end.
-/// What is left after [`LEAST_TIME`] stays as it is.
-pub fn give_up(client: &Client, proc: &Proc) {
-    let until = Instant::now() + LEAST_TIME;
+/// All shared mappings of files of a process become the kernel's: its stub thread is about to end,
+/// or to lose its rights.
+/// What is left after that time stays as it is.
+pub fn give_up(client: &Client, proc: &Proc, within: Duration) {
+    let until = Instant::now() + within;
     while maps_shared(proc, None) && Instant::now() < until {
         let _ = step(client, proc, None);
         std::thread::sleep(POLL);
@@ -375,7 +392,7 @@ fn all_with(shared: &Shared, file: &Arc<MappedFile>) -> Vec<Arc<Proc>> {
 }
 
 /// Whether a living process has a shared mapping of this file, or of any.
-fn maps_shared(proc: &Proc, file: Option<&Arc<MappedFile>>) -> bool {
+pub fn maps_shared(proc: &Proc, file: Option<&Arc<MappedFile>>) -> bool {
     let _io = proc.io.lock();
     !proc.removed.load(Relaxed) && !proc.files.lock().shared(file).is_empty() && !proc.uffd.gone()
 }

@@ -10,7 +10,8 @@
 //! writably by system calls of its own could change the pages of others, and one that maps it
 //! without a registration could fill a hole with zeros. If a page is not as it was read, the
 //! processes that map the file are killed. Programs of another user have another memfd
-//! ([`crate::files`]), and a process that gives up rights keeps none ([`crate::detach::confine`]).
+//! ([`crate::files`]), and before a process gives up rights its mappings become the kernel's
+//! ([`crate::detach::confine`]).
 //!
 //! A file stays in the page cache as long as its lease is held ([`crate::leases`]).
 

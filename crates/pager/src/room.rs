@@ -15,8 +15,8 @@ use std::time::Duration;
 const PAGED: usize = 9;
 /// Descriptors of each process with a stub: its socket, statm, and the stat of its first thread.
 const CLIENT: usize = 3;
-/// Descriptors of each file whose mappings the pager fills: the program's, one past the page cache,
-/// the lease, the memfd.
+/// Descriptors of each file whose mappings the pager fills: one for the kernel's page cache, one
+/// past it, the lease, the memfd.
 const FILE: usize = 4;
 /// Descriptors that are left free.
 const RESERVED: usize = 16;

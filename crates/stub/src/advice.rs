@@ -87,8 +87,15 @@ unsafe extern "C" fn madvise(start: usize, bytes: usize, advice: i32) -> i32 {
 /// As process_madvise.
 pub unsafe fn advise_process(pidfd: usize, ranges: usize, count: usize, advice: usize, flags: usize) -> isize {
     // SAFETY: forwards what the caller answers for. If the kernel has done anything, it has read
-    // the ranges.
+    // the ranges. Linux takes MADV_REMOVE for the calling process only.
     unsafe {
+        let shared = |i| {
+            let Iovec { base, bytes } = *(ranges as *const Iovec).add(i);
+            file_map::is_shared(base, bytes)
+        };
+        if advice as i32 == REMOVE && ranges != 0 && (0..count).any(shared) {
+            return -sys::EACCES;
+        }
         let done = syscall!(sys::PROCESS_MADVISE, pidfd, ranges, count, advice, flags);
         if advice as i32 == GUARD_INSTALL && done > 0 {
             let mut left = done as usize;

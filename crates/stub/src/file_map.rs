@@ -12,6 +12,7 @@
 //! told before anybody can open it for writing. By then this thread maps the file itself in place
 //! of the memfd, while no call of the program changes mappings.
 
+use crate::access;
 use crate::exec::returned;
 use crate::map::is_closed;
 use crate::reservation;
@@ -131,10 +132,15 @@ unsafe fn fill_shared(request: &mut FromStub, fd: i32) -> bool {
     unsafe {
         let mapped = syscall!(sys::MMAP, at, bytes, NO_ACCESS, 0x11, memfd, request.token);
         socket::close(memfd);
-        mapped >= 0
-            && matches!(syscall!(sys::MADVISE, at, bytes, NO_HUGE_PAGES), NO_SUCH_ADVICE | 0)
-            && socket::ask_with(request, Some(fd)) == STAY
-            && syscall!(sys::MPROTECT, at, bytes, READ_ONLY) == 0
+        if mapped < 0
+            || !matches!(syscall!(sys::MADVISE, at, bytes, NO_HUGE_PAGES), NO_SUCH_ADVICE | 0)
+            || socket::ask_with(request, Some(fd)) != STAY
+            || KEEPS_APART.load(SeqCst)
+        {
+            return false;
+        }
+        // The pager may have the file itself mapped from here on, with the access of that moment.
+        access::changing(|| syscall!(sys::MPROTECT, at, bytes, READ_ONLY)) == 0
     }
 }
 

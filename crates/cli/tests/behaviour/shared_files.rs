@@ -59,7 +59,7 @@ fn processes_share_the_pages_of_a_file() {
     // Once for the first five, and again after the file was spoilt and truncated.
     let (read, evicted) = (stats.number("/files/read_bytes"), stats.number("/evictions/pages"));
     assert!(read <= 80 << 20 && evicted > 6144, "{read} {evicted}: {:#}", stats.json);
-    // Six processes map 24 MiB.
+    // Four processes at a time map 24 MiB each.
     let peak = stats.number("/peak/total_bytes");
     assert!(peak < 24 << 20, "{peak}: {:#}", stats.json);
 }

@@ -69,6 +69,17 @@ impl Place {
 }
 
 impl Server {
+    /// Keeps no file of the page cache open. What a fault has put back of a file that was given up
+    /// meanwhile is forgotten.
+    pub(super) fn leave_cache(&mut self) {
+        if let Some(cached) = self.place.cached.take() {
+            if cached.file.leased.has_ended() {
+                self.shared.cache.forget(&self.shared, &cached.file);
+            }
+        }
+        self.place.id = self.proc.id;
+    }
+
     /// Address of a page of the loads in the program.
     pub(super) fn address(&self, page: Page) -> u64 {
         self.place.in_program(page).address()
