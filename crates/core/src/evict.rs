@@ -30,6 +30,13 @@ pub struct Victim {
     pub lazy: bool,
 }
 
+impl Victim {
+    /// A bit for each page, as in an [`Answer`].
+    pub fn all(&self) -> u64 {
+        u64::MAX >> (64 - self.slots.len())
+    }
+}
+
 /// Result for the pages of a [`Victim`]: bit i is its page i.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Answer {

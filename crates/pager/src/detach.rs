@@ -142,15 +142,13 @@ pub fn confine(desk: &Arc<Desk>, asker: OwnedFd, pid: i32, flags: u32) {
         answer(&asker, if told { STAY } else { BYE });
     };
     let proc = client.as_ref().and_then(|client| client.proc.lock().clone());
-    let Some((client, proc)) = client.clone().zip(proc.filter(|proc| flags == 0 && leases::maps_shared(proc, None)))
-    else {
-        return tell(client.as_ref());
-    };
+    let shares = move |proc: &Arc<Proc>| flags == 0 && proc.files.lock().shared_pages().next().is_some();
+    let Some((client, proc)) = client.clone().zip(proc.filter(shares)) else { return tell(client.as_ref()) };
     let (tell, desk) = (Arc::new(tell), Arc::clone(desk));
     let (later, known) = (Arc::clone(&tell), Arc::clone(&client));
     let body = move || {
         leases::give_up(&known, &proc, GIVEN_UP_WITHIN);
-        if leases::maps_shared(&proc, None) {
+        if shares(&proc) && !gone(&proc) {
             let comm = proc.comm.lock().clone();
             desk.shared.warn(format!("process {pid} ({comm}) has given up rights, and still shares pages of files"));
         }

@@ -416,7 +416,7 @@ impl Server {
                 Fault::Present => self.verify_present(page)?,
                 // Pages of the page cache.
                 Fault::Evicting if self.place.is_cache() => {
-                    self.shared.cache.wait();
+                    self.shared.cache.still(|| ());
                     false
                 }
                 Fault::Busy if self.place.is_cache() => {

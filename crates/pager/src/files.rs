@@ -88,6 +88,11 @@ impl Hashes {
 }
 
 impl MappedFile {
+    /// The hashes of its pages in the page cache, or of those in private mappings.
+    fn hashes(&self, cached: bool) -> &Hashes {
+        self.cached.get().filter(|_| cached).map_or(&self.hashes, |cached| &cached.hashes)
+    }
+
     /// Its name, without the directory, as far as that is known.
     pub fn name(&self) -> String {
         let path = std::fs::read_link(format!("/proc/self/fd/{}", self.file.as_raw_fd())).unwrap_or_default();
@@ -149,6 +154,11 @@ impl FileRanges {
         let pages = (mapped.end - first).min(cached.end().saturating_sub(at));
         let file = Arc::clone(&mapped.file);
         Some(InCache { file, pages: PageRange { first: Page(at), pages }, first: Page(first) })
+    }
+
+    /// Whether some of a range is mapped shared. In bytes.
+    pub fn shares_some_of(&self, start: u64, end: u64) -> bool {
+        self.shared_pages().any(|(first, last)| first * PAGE_BYTES < end && last * PAGE_BYTES > start)
     }
 
     /// The shared mappings: first page and one past the last page, in order.
@@ -346,23 +356,16 @@ impl Files {
         out[done..].fill(0);
         self.reads.fetch_add(1, Relaxed);
         self.read_bytes.fetch_add(done as u64, Relaxed);
-        let pages = out.chunks(PAGE_BYTES as usize).map(|page| self.hasher.hash(page));
-        match file.cached.get().filter(|_| cached) {
-            Some(cached) => cached.hashes.set(index, pages),
-            // Pages beyond the end are the program's own, like any page of zeros.
-            None => file.hashes.set(index, pages.take(done.div_ceil(PAGE_BYTES as usize))),
-        }
+        // In private mappings pages beyond the end are the program's own, like any page of zeros.
+        let known = if cached { out.len() } else { done };
+        let pages = out.chunks(PAGE_BYTES as usize).take(known.div_ceil(PAGE_BYTES as usize));
+        file.hashes(cached).set(index, pages.map(|page| self.hasher.hash(page)));
         Ok(())
     }
 
-    /// Whether a page of a private mapping still holds what was read from the file.
-    pub fn is_clean(&self, file: &MappedFile, index: u64, page: &[u8]) -> bool {
-        file.hashes.get(index) == Some(self.hasher.hash(page))
-    }
-
-    /// The same of a page in the page cache.
-    pub fn is_as_read(&self, cached: &Cached, index: u64, page: &[u8]) -> bool {
-        cached.hashes.get(index) == Some(self.hasher.hash(page))
+    /// Whether a page still holds what was read from the file. `cached`: it is in the page cache.
+    pub fn is_clean(&self, file: &MappedFile, cached: bool, index: u64, page: &[u8]) -> bool {
+        file.hashes(cached).get(index) == Some(self.hasher.hash(page))
     }
 
     /// Nobody maps this file from here on: whoever maps it later gets a new one.
@@ -560,11 +563,11 @@ mod tests {
         files.read(&file, false, 1, out.bytes()).unwrap();
         let right = |i: usize| if i < 10_000 - 4096 { ((i + 4096) * 7) as u8 } else { 0 };
         assert!(out.bytes().iter().enumerate().all(|(i, &byte)| byte == right(i)));
-        assert!(files.is_clean(&file, 1, &out.bytes()[..4096]));
-        assert!(!files.is_clean(&file, 2, &out.bytes()[..4096]), "another page");
-        assert!(!files.is_clean(&file, 0, &out.bytes()[..4096]), "never read");
+        assert!(files.is_clean(&file, false, 1, &out.bytes()[..4096]));
+        assert!(!files.is_clean(&file, false, 2, &out.bytes()[..4096]), "another page");
+        assert!(!files.is_clean(&file, false, 0, &out.bytes()[..4096]), "never read");
         out.bytes()[100] ^= 1;
-        assert!(!files.is_clean(&file, 1, &out.bytes()[..4096]));
+        assert!(!files.is_clean(&file, false, 1, &out.bytes()[..4096]));
     }
 
     #[test]

@@ -84,26 +84,12 @@ impl Leased {
         matches!(*self.0.lock(), State::Held(_))
     }
 
-    /// Begins to give the lease back if it is wanted. False if it is not, or that has begun.
-    fn begins_to_end(&self) -> bool {
+    /// Begins to give the lease back if `may` holds: no mapping is added any more. False if it does
+    /// not, or that has begun.
+    fn begins_to_end(&self, may: impl Fn(&Lease) -> bool) -> bool {
         let mut state = self.0.lock();
         match std::mem::take(&mut *state) {
-            State::Held(lease) if lease.is_wanted() => {
-                *state = State::Ends(lease);
-                true
-            }
-            other => {
-                *state = other;
-                false
-            }
-        }
-    }
-
-    /// The same if it is not wanted, but no process may map the file any more.
-    fn begins_to_end_unused(&self) -> bool {
-        let mut state = self.0.lock();
-        match std::mem::take(&mut *state) {
-            State::Held(lease) => {
+            State::Held(lease) if may(&lease) => {
                 *state = State::Ends(lease);
                 true
             }
@@ -221,7 +207,7 @@ fn start(desk: &Arc<Desk>) -> Option<i32> {
 fn watch(desk: &Weak<Desk>, late: &mut Vec<Asked>) -> bool {
     let Some(desk) = desk.upgrade() else { return false };
     let mut wanted = desk.shared.files.all();
-    wanted.retain(|file| file.leased.begins_to_end());
+    wanted.retain(|file| file.leased.begins_to_end(Lease::is_wanted));
     let begun = Instant::now();
     let in_thread = |file: &Arc<MappedFile>| {
         let (desk, file) = (Arc::clone(&desk), Arc::clone(file));
@@ -289,7 +275,7 @@ pub fn make_room(shared: &Shared) {
 
 /// Gives a file up that no process maps.
 fn give_up_unmapped(shared: &Shared, file: &Arc<MappedFile>) {
-    if !file.leased.begins_to_end_unused() {
+    if !file.leased.begins_to_end(|_| true) {
         if file.leased.has_ended() {
             shared.cache.remove(file);
         }
@@ -307,7 +293,7 @@ fn give_up_unmapped(shared: &Shared, file: &Arc<MappedFile>) {
 /// A page of the page cache is not as it was read: kills the processes that map its file, and gives
 /// the file up.
 pub fn spoilt(shared: &Arc<Shared>, file: &Arc<MappedFile>) {
-    if !file.leased.begins_to_end_unused() {
+    if !file.leased.begins_to_end(|_| true) {
         return;
     }
     let (owned, bad) = (Arc::clone(shared), Arc::clone(file));
@@ -392,7 +378,7 @@ fn all_with(shared: &Shared, file: &Arc<MappedFile>) -> Vec<Arc<Proc>> {
 }
 
 /// Whether a living process has a shared mapping of this file, or of any.
-pub fn maps_shared(proc: &Proc, file: Option<&Arc<MappedFile>>) -> bool {
+fn maps_shared(proc: &Proc, file: Option<&Arc<MappedFile>>) -> bool {
     let _io = proc.io.lock();
     !proc.removed.load(Relaxed) && !proc.files.lock().shared(file).is_empty() && !proc.uffd.gone()
 }

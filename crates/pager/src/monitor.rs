@@ -578,8 +578,7 @@ fn empty_bytes(client: &Client, rss: &Rss) -> u64 {
 /// Bytes of staging and of the page cache, which several processes map and which count once.
 fn staged_and_cached(shared: &Shared) -> u64 {
     let state = shared.lock();
-    let cached = shared.cache.id().map_or(0, |id| state.core.present_pages(id));
-    (u64::from(state.core.staging_allocated()) + cached) * 4096
+    u64::from(state.core.staging_allocated()) * 4096 + shared.cache.resident_bytes(&state.core)
 }
 
 /// Bytes that the core counts once for each process, though fork relatives share them.

@@ -65,7 +65,7 @@ fn give(desk: &Desk, pid: i32, [start, end]: [u64; 2]) -> Option<()> {
     let client = desk.clients.lock().iter().rev().find(managed).cloned()?;
     let proc = client.proc.lock().clone()?;
     // A hole of the page cache would read as zeros. The kernel takes no mapping of a file either.
-    if proc.files.lock().shared_pages().any(|(first, last)| first * 4096 < end && last * 4096 > start) {
+    if proc.files.lock().shares_some_of(start, end) {
         return None;
     }
     {

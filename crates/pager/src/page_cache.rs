@@ -20,7 +20,7 @@ use crate::leases;
 use crate::locks::{rank, Held, Lock};
 use crate::proc::slot_offset;
 use crate::state::Shared;
-use memfit_core::{Answer, AreaId, Page, PageRange, ProcId, Victim, PAGE_BYTES};
+use memfit_core::{Answer, AreaId, Core, Page, PageRange, ProcId, Victim, PAGE_BYTES};
 use memfit_os::memory::{Segment, SparseFile};
 use std::collections::BTreeMap;
 use std::io;
@@ -108,6 +108,11 @@ impl PageCache {
         self.place.get().map(|place| place.id)
     }
 
+    /// Its pages in memory, bytes.
+    pub fn resident_bytes(&self, core: &Core) -> u64 {
+        self.id().map_or(0, |id| core.present_pages(id) * PAGE_BYTES)
+    }
+
     /// Takes a file in, whose lease is held.
     ///
     /// # Errors
@@ -184,11 +189,6 @@ impl PageCache {
         }
     }
 
-    /// Waits until no page is being evicted.
-    pub fn wait(&self) {
-        drop(self.io.lock());
-    }
-
     /// Calls `check` while no page is evicted.
     pub fn still<T>(&self, check: impl FnOnce() -> T) -> T {
         let _io = self.io.lock();
@@ -258,7 +258,7 @@ impl Idle<'_> {
         let bytes = &mut self.bytes[..victim.slots.len() * PAGE_BYTES as usize];
         cached.memfd.read(at, bytes).ok()?;
         for (i, (page, &slot)) in bytes.chunks(PAGE_BYTES as usize).zip(&victim.slots).enumerate() {
-            if !shared.files.is_as_read(cached, index + i as u64, page) {
+            if !shared.files.is_clean(file, true, index + i as u64, page) {
                 return None;
             }
             place.segment.write_page(slot_offset(slot), page);
@@ -270,8 +270,7 @@ impl Idle<'_> {
         if !cached.memfd.punch(at, pages * PAGE_BYTES) || cached.memfd.has(at, pages) {
             return None;
         }
-        let all = if pages == 64 { u64::MAX } else { (1 << pages) - 1 };
-        Some(Answer { moved: all, dropped: 0, park: false, file: all })
+        Some(Answer { moved: victim.all(), dropped: 0, park: false, file: victim.all() })
     }
 }
 

@@ -341,7 +341,7 @@ impl Proc {
     /// Registered memory has moved: it is registered in its new place as well.
     pub fn move_region(&self, from: u64, to: u64, len: u64) {
         let mut files = self.files.lock();
-        let in_cache = files.shared_pages().any(|(first, end)| first * 4096 < from + len && end * 4096 > from);
+        let in_cache = files.shares_some_of(from, from + len);
         files.shift(from / 4096, to / 4096, len / 4096);
         drop(files);
         if in_cache {
@@ -498,7 +498,7 @@ impl Proc {
             let Some(victim) = posted else { continue };
             let pages = victim.slots.len() as u32;
             let status = range.status.load(Acquire);
-            let valid = if pages == 64 { u64::MAX } else { (1 << pages) - 1 };
+            let valid = victim.all();
             let (moved, park) = match status {
                 0 if cancel || done => (0, false),
                 0 => continue,
@@ -566,7 +566,7 @@ impl Proc {
             let Some((file, index)) = files.at(Page(victim.first.0 + i as u64)) else { continue };
             // The batch's slots belong to the pager until the core has the answer.
             segment.copy_page(slot_offset(slot), &mut page);
-            mask |= u64::from(shared.files.is_clean(file, index, &page)) << i;
+            mask |= u64::from(shared.files.is_clean(file, false, index, &page)) << i;
         }
         mask
     }

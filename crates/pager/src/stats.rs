@@ -306,7 +306,7 @@ pub fn live(desk: &Desk, question: &Question) -> Stats {
     let (c, usage) = (state.core.counters().clone(), state.core.pool_usage());
     let now = now(shared, &state, metadata_bytes, question.brief);
     let (calls, pool_limit) = (state.core.number(), u64::from(state.core.pool_limit()) * 4096);
-    let cached = shared.cache.id().map_or(0, |id| state.core.present_pages(id) * 4096);
+    let cached = shared.cache.resident_bytes(&state.core);
     drop(state);
     let latency = shared.meters.latency.summary();
     let wall = shared.started.elapsed();

@@ -28,9 +28,9 @@ impl Place {
 
     /// Where the core has a page of the program.
     pub fn of(shared: &Shared, proc: &Proc, page: Page) -> Place {
-        let cached = proc.files.lock().in_cache(page);
-        match cached.zip(shared.cache.id()) {
-            Some((cached, id)) => Place { id, cached: Some(cached) },
+        let Some(id) = shared.cache.id() else { return Place::own(proc) };
+        match proc.files.lock().in_cache(page) {
+            Some(cached) => Place { id, cached: Some(cached) },
             None => Place::own(proc),
         }
     }
