@@ -15,8 +15,8 @@
 //! memory. The other runs follow the sample with fewer refaults.
 //!
 //! Another duel decides for objects in the pool, which leave for the swap tier. There the samples
-//! are the runs of the objects' pages, a page comes *back* from the tier, and such a page goes on
-//! probation.
+//! are the runs of the objects' pages, a page comes *back* from the tier, or if it was dropped from
+//! its file, and such a page goes on probation.
 
 use crate::scheme::ReclaimKind;
 
@@ -134,7 +134,7 @@ impl Duel {
         order
     }
 
-    /// A page of a group comes back from the pool or from the swap tier.
+    /// A page of a group comes back from the pool, from the swap tier or from its file.
     pub fn came_back(&mut self, group: u8, groups: &[Group]) {
         let Some(back) = usize::from(group).checked_sub(1).and_then(|leader| self.back.get_mut(leader)) else { return };
         *back += 1;

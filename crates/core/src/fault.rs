@@ -247,10 +247,11 @@ impl Core {
         if refers != object {
             self.drop_ref(refers);
         }
-        if swapped || pooled {
-            self.table.came_back(proc, page, swapped);
+        let read = swapped || source == Source::File;
+        if read || pooled {
+            self.table.came_back(proc, page, read);
         }
-        if swapped {
+        if read {
             self.objects.came_back(object);
         }
         loads.push(Load { page, source });

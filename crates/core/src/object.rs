@@ -62,8 +62,8 @@ const GROUP_SHIFT: u32 = 4;
 const GROUP: u8 = 3 << GROUP_SHIFT;
 /// A clean page of a file.
 const FILE: u8 = 0x40;
-/// The page came from the swap tier when it last came back. In the pool: the object is on
-/// probation.
+/// The page came from the swap tier or from its file when it last came back. In the pool: the
+/// object is on probation.
 const FETCHED: u8 = 0x80;
 
 impl Object {
@@ -202,8 +202,8 @@ impl Objects {
     }
 
     /// Creates an object for a page of `run`, with one reference, at the young end of the staged
-    /// queue. `fetched`: the page last came from the swap tier. `file`: it is a clean page of a
-    /// file.
+    /// queue. `fetched`: the page last came from the swap tier or from its file. `file`: it is a
+    /// clean page of a file.
     pub fn create(&mut self, slot: StagingSlot, region: u32, run: u64, fetched: bool, file: bool) -> ObjectId {
         // With the samples of the resident pages, the effects of the two duels could not be told
         // apart.
@@ -299,6 +299,7 @@ impl Objects {
                 self.swapped += 1;
             }
             Place::Filled(_) => self.filled += 1,
+            Place::Dropped => self.groups[group].out += count,
             _ => {}
         }
     }
@@ -327,12 +328,13 @@ impl Objects {
                 self.swapped -= 1;
             }
             2 => self.filled -= 1,
+            7 => self.groups[group].out -= count,
             _ => {}
         }
     }
 
     /// Decides whether a compressed object that enters the pool is on probation: only if its page
-    /// last came from the swap tier.
+    /// last came from the swap tier or from its file.
     pub fn judge(&mut self, id: ObjectId) {
         let o = &mut self.all[id.0 as usize];
         if o.tag & FETCHED != 0 && !self.duel.on_probation(o.group() as u8) {
@@ -357,7 +359,7 @@ impl Objects {
     pub fn goes_on(&mut self, id: ObjectId) -> bool {
         let o = &self.all[id.0 as usize];
         let goes = self.keeps_copies
-            && o.tag & FETCHED != 0
+            && o.tag & (FETCHED | FILE) == FETCHED
             && self.duel.bimodal(o.group() as u8)
             && self.copies.try_for(o.region);
         self.copies.asked += u32::from(goes);
@@ -370,7 +372,7 @@ impl Objects {
         self.copies.found += 1;
     }
 
-    /// A fault brings back the page of an object in the swap tier.
+    /// A fault brings back the page of an object in the swap tier, or of one that was dropped.
     pub fn came_back(&mut self, id: ObjectId) {
         let o = &self.all[id.0 as usize];
         if o.counts() {
@@ -552,7 +554,7 @@ impl Objects {
                     group.resident += 1;
                     group.probation += o.on_probation() as u64;
                 }
-                Place::Swapped(_) if o.counts() => group.out += 1,
+                Place::Swapped(_) | Place::Dropped if o.counts() => group.out += 1,
                 _ => {}
             }
         }

@@ -44,7 +44,7 @@ pub(crate) struct Run {
     /// Which queues of its process it belongs to.
     pub group: u8,
     pub probation: bool,
-    /// Bit i: page i came from the swap tier when it last came back.
+    /// Bit i: page i came from the swap tier or from its file when it last came back.
     fetched: u16,
     /// Bit i: page i is of its process's working set. It left when the process was reclaimed as a
     /// whole, and is outside since then.
@@ -422,7 +422,7 @@ impl Table {
         }
     }
 
-    /// A page comes back from the pool or, with `fetched`, from the swap tier.
+    /// A page comes back from the pool or, with `fetched`, from the swap tier or from its file.
     pub fn came_back(&mut self, proc: ProcId, page: Page, fetched: bool) {
         if let Some(run) = self.run_of(proc, page) {
             let r = &mut self.runs[run as usize];
@@ -479,7 +479,7 @@ impl Table {
         }
     }
 
-    /// Whether the page came from the swap tier when it last came back.
+    /// Whether the page came from the swap tier or from its file when it last came back.
     pub fn fetched(&self, proc: ProcId, page: Page) -> bool {
         self.run_of(proc, page).is_some_and(|run| self.runs[run as usize].fetched >> page.index() & 1 == 1)
     }

@@ -2,8 +2,8 @@
 //! a given number of pages may be resident.
 
 use memfit_core::replacement::find;
-use memfit_core::scheme::{ReclaimKind, Scheme};
-use memfit_core::{Answer, Coded, Core, Entry, Extent, Fault, Filled, Page, PageRange, ProcId, Stored};
+use memfit_core::scheme::{Classes, ReclaimKind, Scheme};
+use memfit_core::{Answer, Coded, Core, Entry, Extent, Fault, Filled, Origin, Page, PageRange, ProcId, Stored};
 
 mod support;
 
@@ -20,14 +20,22 @@ struct Program {
     written: u32,
     /// Whether the swap tier keeps copies, so that unchanged pages need no write.
     clean: bool,
-    /// Refaults of pages that were compressed; and those from the swap tier.
+    /// The pages are those of a file.
+    of_file: bool,
+    /// Refaults of pages that were compressed; and those from the swap tier or the file.
     back: u64,
     fetched: u64,
 }
 
 impl Program {
     fn new(kind: ReclaimKind, room: u64) -> Program {
-        let mut scheme = Scheme::default();
+        Program::with(Classes::Anonymous, kind, room)
+    }
+
+    /// Of pages that have their contents from a file unless the classes are those of anonymous
+    /// memory.
+    fn with(classes: Classes, kind: ReclaimKind, room: u64) -> Program {
+        let mut scheme = Scheme { classes, ..Scheme::default() };
         (scheme.reclaim.kind, scheme.fault.around_pages, scheme.fault.zero_run_pages) = (kind, 1, 1);
         // The pool's queues have the names of the program's, with one exception.
         scheme.replacement.kind = match kind {
@@ -37,7 +45,8 @@ impl Program {
         .expect("it is in the table");
         let mut core = support::core(scheme, 4096);
         let (proc, _) = core.add_process(4096);
-        Program { core, proc, room, pool: u64::MAX, written: 0, clean: false, back: 0, fetched: 0 }
+        let of_file = classes != Classes::Anonymous;
+        Program { core, proc, room, pool: u64::MAX, written: 0, clean: false, of_file, back: 0, fetched: 0 }
     }
 
     /// With at most `pool` pages in the pool and a swap tier for the rest.
@@ -52,13 +61,15 @@ impl Program {
         if matches!(self.core.entry(self.proc, page), Entry::Resident) {
             return;
         }
-        let (before, fetched) = (self.core.counters().faults_pool, self.core.counters().faults_swap);
+        let read = |core: &Core| core.counters().faults_swap + core.counters().faults_file;
+        let (before, fetched) = (self.core.counters().faults_pool, read(&self.core));
         let mut loads = Vec::new();
         let limit = PageRange { first: Page(0), pages: PAGES };
         assert_eq!(self.core.fault(self.proc, page, limit, u32::MAX, &mut loads), Fault::Load);
-        loads.iter().for_each(|load| self.core.loaded(self.proc, load.page, Filled::Done));
+        let filled = if self.of_file { Filled::Read } else { Filled::Done };
+        loads.iter().for_each(|load| self.core.loaded(self.proc, load.page, filled));
         self.back += self.core.counters().faults_pool - before;
-        self.fetched += self.core.counters().faults_swap - fetched;
+        self.fetched += read(&self.core) - fetched;
         while self.core.present_pages(self.proc) > self.room {
             self.reclaim();
         }
@@ -68,13 +79,17 @@ impl Program {
         let (proc, victims) = self.core.pick_victims(64, 0, &|_| true).expect("there are victims");
         for victim in victims {
             let pages = victim.slots.len() as u32;
-            let answer = Answer { moved: u64::MAX >> (64 - pages), ..Answer::default() };
+            let moved = u64::MAX >> (64 - pages);
+            let answer = Answer { moved, file: if self.of_file { moved } else { 0 }, ..Answer::default() };
             self.core.evicted(proc, victim.first, pages, answer, 0);
         }
         let mut picked = Vec::new();
         self.core.pick_compress((self.core.totals_staged() as usize).saturating_sub(STAGED), &mut picked);
         for item in picked {
             drop(self.core.take_effects());
+            if self.of_file && self.core.offer(item.object, Origin::Background, None).is_some() {
+                continue;
+            }
             let asked = self.core.goes_on(item.object);
             let extent = Extent { unit: self.written * 9 + 1 };
             let coded = match asked && self.clean {
@@ -85,7 +100,7 @@ impl Program {
         }
         while self.core.totals(0).pooled > self.pool {
             let mut batch = Vec::new();
-            self.core.pick_writeback(true, 8 * 576, &mut batch);
+            self.core.pick_writeback(true, if self.of_file { 0 } else { 8 * 576 }, &mut batch);
             for item in batch {
                 self.written += 1;
                 self.core.written(item.object, Some(Extent { unit: self.written * 9 }));
@@ -157,6 +172,22 @@ fn of_a_loop_that_fits_into_ram_compressed_in_part_the_pool_keeps_a_part() {
     // Any policy must read seven in sixteen from the device in each pass.
     assert!((turns * 7 / 16..turns * 3 / 5).contains(&bimodal), "{bimodal} of {turns}");
     assert!((turns * 7 / 16..turns * 7 / 10).contains(&dueling), "{dueling} of {turns}");
+}
+
+#[test]
+fn of_a_loop_over_a_file_that_does_not_fit_a_part_is_kept() {
+    let turns = PAGES * 10;
+    let reads = |classes, room, pool| {
+        [ReclaimKind::Fifo, ReclaimKind::Dueling].map(|kind| {
+            let program = Program { pool, ..Program::with(classes, kind, room) };
+            program.fetches(turns, &mut |turn| turn % PAGES)
+        })
+    };
+    let [second, dueling] = reads(Classes::FileDropped, PAGES * 3 / 4, u64::MAX);
+    assert_eq!(second, turns, "each page has just been dropped when it is wanted");
+    assert!((turns / 4..turns * 6 / 10).contains(&dueling), "{dueling} of {turns}");
+    let [second, dueling] = reads(Classes::FilePooled, PAGES / 16, PAGES / 2);
+    assert!((turns * 7 / 16..turns * 3 / 5).contains(&dueling), "{dueling} of {turns}, FIFO: {second}");
 }
 
 #[test]
