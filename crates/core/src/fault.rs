@@ -11,6 +11,7 @@ use crate::price::Return;
 use crate::streams::Window;
 use crate::table::Age;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 /// Where the bytes of a page are that must be filled.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -160,6 +161,25 @@ impl Core {
     pub fn swapped_run(&self, proc: ProcId, page: Page, pages: u32, out: &mut Vec<Stored>) {
         let entries = self.table.entries(proc, page, pages);
         out.extend(entries.filter_map(|entry| self.stored_as(entry)));
+    }
+
+    /// Runs of pages that only their file has, each the first page number and one past the last one.
+    /// Pages that nobody has touched are such ones if they are those of a file.
+    pub fn only_in_file(&self, proc: ProcId, range: PageRange) -> Vec<Range<u64>> {
+        let mut runs: Vec<Range<u64>> = Vec::new();
+        for (page, entry) in (range.first.0..).zip(self.table.entries(proc, range.first, range.pages as u32)) {
+            let only = match entry {
+                Entry::Untracked => true,
+                Entry::Out(object) => self.source(object) == Source::File,
+                _ => false,
+            };
+            match runs.last_mut() {
+                Some(run) if only && run.end == page => run.end += 1,
+                _ if only => runs.push(page..page + 1),
+                _ => {}
+            }
+        }
+        runs
     }
 
     fn stored(&self, proc: ProcId, page: Page) -> Option<Stored> {

@@ -8,6 +8,7 @@ mod bring;
 mod end;
 mod messages;
 mod place;
+pub mod read_ahead;
 pub mod spare;
 mod waits;
 
@@ -29,6 +30,7 @@ use memfit_os::procfs::TaskStat;
 use memfit_os::uffd::{Event as Message, Fill, Inbox, Uffd};
 use memfit_wire::{BATCH_RANGES, DOFORK, DONTFORK, FORK_BEGINS, FORK_ENDED, NOTICE_DOFORK, NOTICE_DONTFORK};
 use place::Place;
+use read_ahead::ReadAhead;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::Arc;
@@ -72,6 +74,8 @@ pub struct Server {
     buffers: Option<FaultBuffers>,
     /// Reads from the swap tier, if there is one.
     reader: Option<Reader>,
+    /// Reads of files ahead, once a program wants them.
+    read_ahead: Option<ReadAhead>,
     /// Faults that wait for a read.
     reading: Vec<Waiting>,
     inbox: Inbox,
@@ -173,6 +177,7 @@ pub fn run(shared: Arc<Shared>, proc: Arc<Proc>) {
         proc: Arc::clone(&proc),
         buffers: None,
         reader: shared.swap.clone().map(|swap| Reader::new(swap, shared.budget.sizes.budget)),
+        read_ahead: None,
         reading: Vec::new(),
         inbox: Inbox::default(),
         place: Place::own(&proc),
@@ -295,8 +300,12 @@ impl Server {
 
     /// How long to wait for faults, ms.
     fn idle_wait(&mut self) -> i32 {
+        let rests = self.served_last.elapsed() > RESTS_AFTER;
+        if rests {
+            self.read_ahead = None;
+        }
         let Some(reader) = &mut self.reader else { return IDLE_MS };
-        if self.reading.is_empty() && self.served_last.elapsed() > RESTS_AFTER {
+        if self.reading.is_empty() && rests {
             reader.rest();
         }
         if reader.pending() {

@@ -16,11 +16,12 @@
 
 use crate::clients::{Client, DORMANT, IDLE, MANAGED, REFUSED};
 use crate::control::Desk;
+use crate::fault::read_ahead;
 use crate::leases::{self, Leased};
 use crate::locks::{rank, Lock};
 use crate::page_cache::Cached;
 use crate::proc::{send_command, Proc};
-use crate::swap::{Hash, Hasher};
+use crate::swap::{Counters, Hash, Hasher};
 use crate::wake;
 use memfit_core::driver::fork_changes::Change;
 use memfit_core::{Page, PageRange, PAGE_BYTES};
@@ -30,9 +31,9 @@ use memfit_wire::{Command, FromStub, BYE, FILE_MAPPED, SHARED_FILE, STAY};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
@@ -91,6 +92,11 @@ impl MappedFile {
     /// The hashes of its pages in the page cache, or of those in private mappings.
     fn hashes(&self, cached: bool) -> &Hashes {
         self.cached.get().filter(|_| cached).map_or(&self.hashes, |cached| &cached.hashes)
+    }
+
+    /// For reads past the kernel's page cache, if the file system can.
+    pub fn direct_fd(&self) -> Option<RawFd> {
+        self.direct.as_ref().map(AsRawFd::as_raw_fd)
     }
 
     /// Its name, without the directory, as far as that is known.
@@ -267,24 +273,24 @@ pub struct Files {
     hasher: Hasher,
     /// The thread that is told of wanted leases, once it was needed; `None` if it could not start.
     pub waiter: OnceLock<Option<i32>>,
-    /// Reads since the start.
-    pub reads: AtomicU64,
-    /// Their bytes.
-    pub read_bytes: AtomicU64,
+    /// Reads, and their bytes.
+    pub counters: Counters,
+    /// Memory for [`crate::fault::read_ahead`].
+    pub ahead: Arc<read_ahead::Memory>,
 }
 
 impl Files {
-    /// No files yet.
+    /// No files yet. The budget is in bytes.
     ///
     /// # Errors
     /// When the kernel has no random bytes.
-    pub fn new() -> io::Result<Files> {
+    pub fn new(budget: u64) -> io::Result<Files> {
         Ok(Files {
             open: Lock::default(),
             hasher: Hasher::new()?,
             waiter: OnceLock::new(),
-            reads: AtomicU64::new(0),
-            read_bytes: AtomicU64::new(0),
+            counters: Counters::default(),
+            ahead: Arc::new(read_ahead::Memory::of(budget)),
         })
     }
 
@@ -307,8 +313,9 @@ impl Files {
         // does not wait for the holder of a lease.
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let open = |flags| OpenOptions::new().read(true).custom_flags(flags | libc::O_NONBLOCK).open(&path);
+        let (again, direct) = (open(0), open(libc::O_DIRECT).ok());
         // A private mapping keeps the program's description if there is no other way.
-        let (file, direct) = (open(0).unwrap_or(file), open(libc::O_DIRECT).ok());
+        let file = again.unwrap_or(file);
         let (hashes, leased, cached) = (Hashes::default(), Leased::default(), OnceLock::new());
         let mapped = Arc::new(MappedFile { file, direct, hashes, leased, cached });
         // No lock was held over the open: a file system can take as long as it likes.
@@ -354,13 +361,18 @@ impl Files {
             }
         }
         out[done..].fill(0);
-        self.reads.fetch_add(1, Relaxed);
-        self.read_bytes.fetch_add(done as u64, Relaxed);
+        self.counters.reads.fetch_add(1, Relaxed);
+        self.counters.read_bytes.fetch_add(done as u64, Relaxed);
         // In private mappings pages beyond the end are the program's own, like any page of zeros.
-        let known = if cached { out.len() } else { done };
-        let pages = out.chunks(PAGE_BYTES as usize).take(known.div_ceil(PAGE_BYTES as usize));
-        file.hashes(cached).set(index, pages.map(|page| self.hasher.hash(page)));
+        let known = if cached { out.len() } else { done.next_multiple_of(PAGE_BYTES as usize) };
+        self.has_read(file, cached, index, &out[..known]);
         Ok(())
+    }
+
+    /// Notes what pages of the file hold, from `index` on.
+    pub fn has_read(&self, file: &MappedFile, cached: bool, index: u64, pages: &[u8]) {
+        let hashes = pages.chunks(PAGE_BYTES as usize).map(|page| self.hasher.hash(page));
+        file.hashes(cached).set(index, hashes);
     }
 
     /// Whether a page still holds what was read from the file. `cached`: it is in the page cache.
@@ -373,14 +385,14 @@ impl Files {
         self.open.lock().retain(|_, known| !std::ptr::eq(known.as_ptr(), Arc::as_ptr(file)));
     }
 
-    /// Bytes of the tables.
+    /// Bytes of the tables, and of what was read ahead.
     pub fn metadata_bytes(&self) -> u64 {
         let open = self.open.lock();
         let hashes = |file: &Weak<MappedFile>| {
             let cached = |file: &MappedFile| file.cached.get().map_or(0, |cached| cached.hashes.capacity());
             file.upgrade().map_or(0, |file| file.hashes.capacity() + cached(&file))
         };
-        (open.values().map(hashes).sum::<usize>() * size_of::<Option<Hash>>()) as u64
+        (open.values().map(hashes).sum::<usize>() * size_of::<Option<Hash>>()) as u64 + self.ahead.taken()
     }
 }
 
@@ -517,7 +529,7 @@ mod tests {
     use super::*;
 
     fn file() -> (Files, Arc<MappedFile>) {
-        let files = Files::new().unwrap();
+        let files = Files::new(64 << 20).unwrap();
         // The tests of a process run at once.
         let number = memfit_os::process::random_bytes::<8>().unwrap();
         let path = std::env::temp_dir().join(format!("memfit-files-{:016x}", u64::from_ne_bytes(number)));
@@ -533,7 +545,7 @@ mod tests {
 
     #[test]
     fn only_what_the_program_may_read_and_map_itself_is_taken() {
-        let files = Files::new().unwrap();
+        let files = Files::new(64 << 20).unwrap();
         let opened = |path: &str, flags: i32, write: bool| {
             let mut options = OpenOptions::new();
             options.read(!write).write(write).custom_flags(flags);
@@ -554,6 +566,19 @@ mod tests {
         assert_eq!(opened("/dev/zero", 0, false).unwrap_err(), None, "no regular file");
         let (pipe, _writer) = std::io::pipe().unwrap();
         assert!(files.open(&OwnedFd::from(pipe), 0).is_err(), "reading it would wait for ever");
+    }
+
+    #[test]
+    fn reads_pass_the_kernels_page_cache_where_they_can() {
+        let path = format!("/var/tmp/memfit-direct-{}", std::process::id());
+        std::fs::write(&path, [7; 4096]).unwrap();
+        let direct = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(&path);
+        let mapped = Files::new(64 << 20).unwrap().open(&OwnedFd::from(File::open(&path).unwrap()), 0).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        if let Err(error) = &direct {
+            crate::skip::skip("reads_pass_the_kernels_page_cache", &format!("no O_DIRECT in /var/tmp: {error}"));
+        }
+        assert_eq!(mapped.direct_fd().is_some(), direct.is_ok());
     }
 
     #[test]

@@ -67,8 +67,9 @@ pub struct Cached {
     pub memfd: SparseFile,
     /// Page number of the file's first page in the core.
     first: u64,
-    /// Pages of the file.
+    /// Pages of the file; and without one that is a part of a page.
     pages: u64,
+    whole: u64,
     /// Hash of each page as it was read.
     pub hashes: Hashes,
 }
@@ -87,6 +88,11 @@ impl Cached {
     /// One past the page number of the last page.
     pub fn end(&self) -> u64 {
         self.first + self.pages
+    }
+
+    /// The same without a page that only a part of the file's bytes fills.
+    pub fn whole_end(&self) -> u64 {
+        self.first + self.whole
     }
 }
 
@@ -140,7 +146,8 @@ impl PageCache {
             let memfd = SparseFile::create(&file.name(), pages * PAGE_BYTES)?;
             let first = self.next.fetch_add(pages.next_multiple_of(GAP) + GAP, Relaxed);
             // Another thread may be faster.
-            let _ = file.cached.set(Cached { memfd, first, pages, hashes: Hashes::default() });
+            let whole = bytes / PAGE_BYTES;
+            let _ = file.cached.set(Cached { memfd, first, pages, whole, hashes: Hashes::default() });
         }
         if let Some(cached) = file.cached.get() {
             self.files.lock().insert(cached.first, Arc::clone(file));

@@ -161,7 +161,7 @@ impl Shared {
             turns: Turns::default(),
             room: Room::new(),
             expected: Lock::new(Vec::new()),
-            files: Files::new()?,
+            files: Files::new(budget)?,
             cache: PageCache::default(),
             scheme,
             budget: Budget::new(sizes),

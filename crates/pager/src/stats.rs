@@ -332,8 +332,8 @@ pub fn live(desk: &Desk, question: &Question) -> Stats {
             zpages: usage.zpages, bytes: usage.stored_bytes, frames: usage.frames.into(), limit_bytes: pool_limit),
         swap: swap(desk, wall),
         files: Files {
-            reads: shared.files.reads.load(Relaxed),
-            read_bytes: shared.files.read_bytes.load(Relaxed),
+            reads: shared.files.counters.reads.load(Relaxed),
+            read_bytes: shared.files.counters.read_bytes.load(Relaxed),
             resident_bytes: cached,
         },
         transitions: part!(Transitions of c,

@@ -32,6 +32,7 @@ impl Server {
             }
             begun.iter().for_each(|begun| self.shared.meters.latency.read(begun.elapsed()));
             self.buffers = Some(buffers);
+            self.read_on();
         }
         let answer = self.bring(page, since);
         if let Some(buffers) = self.buffers.take() {
@@ -294,7 +295,7 @@ impl Server {
     }
 
     /// The file of a page of the loads, and the page's index in it.
-    fn file_of(&self, page: Page) -> Option<(Arc<MappedFile>, u64)> {
+    pub(super) fn file_of(&self, page: Page) -> Option<(Arc<MappedFile>, u64)> {
         let found = |(file, index): (&Arc<MappedFile>, u64)| (Arc::clone(file), index);
         match self.place.is_cache() {
             true => self.place.file(page).map(found),
@@ -344,6 +345,10 @@ impl Server {
         let load = &self.loads[i];
         if load.source == Source::File {
             let pages = self.file_run(i)?;
+            let ahead = self.take_read_ahead(i, pages, buffers)?;
+            if ahead > 0 {
+                return Ok(ahead);
+            }
             return match self.read_file(i, pages, buffers) {
                 // The first page alone may be readable.
                 Err(_) if i == 0 && pages > 1 => self.read_file(i, 1, buffers).map(|()| 1),
@@ -394,7 +399,7 @@ impl Server {
     }
 }
 
-fn unknown_file() -> Broken {
+pub(super) fn unknown_file() -> Broken {
     Broken("the file of an evicted page is no longer known".into())
 }
 

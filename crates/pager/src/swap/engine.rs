@@ -34,6 +34,13 @@ impl Engine {
         Engine { transfers, done: VecDeque::new(), faults: Faults::from_environment(), held: Vec::new() }
     }
 
+    /// Also without those of the environment, which are meant for the swap tier.
+    pub fn without_faults() -> Engine {
+        let mut engine = Engine::new();
+        engine.faults = None;
+        engine
+    }
+
     /// With failures as in `MEMFIT_SWAP_FAULTS`, for this engine alone.
     #[cfg(test)]
     pub fn with_faults(faults: &str) -> Engine {

@@ -23,6 +23,7 @@ pub mod writer;
 pub use allowance::Allowance;
 pub use block_writer::BlockWriter;
 pub use copies::{Hash, Hasher};
+pub use engine::{Engine, Progress, Transfer};
 pub use memfit_os::memory::Aligned;
 pub use output::Output;
 pub use reader::{Have, Reader};
