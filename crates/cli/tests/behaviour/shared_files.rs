@@ -5,6 +5,7 @@ use crate::support::contents::assert_contents_eq;
 use crate::support::known::program;
 use crate::support::{skip, Bench};
 use memfit_os::lease::{Lease, Waiter};
+use memfit_os::transfer::Transfers;
 use std::fs::File;
 use std::os::fd::AsFd;
 
@@ -62,6 +63,22 @@ fn processes_share_the_pages_of_a_file() {
     // Four processes at a time map 24 MiB each.
     let peak = stats.number("/peak/total_bytes");
     assert!(peak < 24 << 20, "{peak}: {:#}", stats.json);
+}
+
+/// Of a file that does not fit, a part stays in memory. What is read is read in large pieces, also
+/// what was dropped.
+#[test]
+fn a_loop_over_a_shared_file_reads_a_part_of_it_each_time() {
+    const MIB: u64 = 24;
+    const PASSES: u64 = 10;
+    let Some(bench) = leased("scan", include_str!("../workloads/scan.c")) else { return };
+    let (ran, stats) = bench.managed_with(&["--files"], &format!("./program data {MIB} {PASSES}"), BUDGET);
+    assert_contents_eq!((ran.code, &*String::from_utf8_lossy(&ran.out)), (Some(0), "right\n"), "{}", ran.err);
+    let (reads, bytes) = (stats.number("/files/reads"), stats.number("/files/read_bytes"));
+    assert!(bytes < (MIB * PASSES * 9 / 10) << 20, "{bytes}: {:#}", stats.json);
+    // Faults bring 64 KiB. What is read ahead is 256 KiB.
+    let least = if Transfers::new().fd() >= 0 { 128 << 10 } else { 48 << 10 };
+    assert!(bytes / reads > least, "{bytes} bytes in {reads} reads: {:#}", stats.json);
 }
 
 /// Without --files, and with a scheme that leaves files to the kernel, nothing changes.

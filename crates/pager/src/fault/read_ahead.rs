@@ -13,7 +13,7 @@ use memfit_core::{Page, PageRange, Source, PAGE_BYTES};
 use memfit_os::transfer::Request;
 use std::ops::Range;
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -36,12 +36,14 @@ const UNWANTED: Duration = Duration::from_secs(1);
 pub struct Memory {
     taken: AtomicUsize,
     most: usize,
+    /// The kernel allows no reads in the background.
+    refused: AtomicBool,
 }
 
 impl Memory {
     /// For a budget in bytes.
     pub fn of(budget: u64) -> Memory {
-        Memory { taken: AtomicUsize::new(0), most: budget as usize / SHARE_OF_BUDGET }
+        Memory { taken: AtomicUsize::new(0), most: budget as usize / SHARE_OF_BUDGET, refused: AtomicBool::new(false) }
     }
 
     /// Bytes of all pieces.
@@ -108,7 +110,12 @@ pub struct ReadAhead {
 impl ReadAhead {
     /// `None` where the kernel allows no reads in the background.
     fn new(memory: &Arc<Memory>) -> Option<ReadAhead> {
-        ReadAhead::with(Engine::without_faults(), memory)
+        if memory.refused.load(Relaxed) {
+            return None;
+        }
+        let ahead = ReadAhead::with(Engine::without_faults(), memory);
+        memory.refused.store(ahead.is_none(), Relaxed);
+        ahead
     }
 
     fn with(engine: Engine, memory: &Arc<Memory>) -> Option<ReadAhead> {
@@ -211,6 +218,12 @@ impl ReadAhead {
         self.reap(counters);
         self.give_up_unwanted();
         self.pieces.len() < PIECES
+    }
+
+    /// Whether nothing is being read.
+    pub fn is_idle(&mut self, counters: &Counters) -> bool {
+        self.reap(counters);
+        self.engine.idle()
     }
 
     /// Begins to read these runs of the file, each its first page and one past the last one.
