@@ -41,10 +41,7 @@ impl fmt::Display for Size {
 /// # Errors
 /// A sentence that says what is wrong and what is allowed.
 pub fn parse(text: &str) -> Result<Size, String> {
-    match parse_of_need(text)? {
-        Size::Percent(percent) if percent > 100.0 => Err("a percentage is more than 0 and at most 100".into()),
-        size => Ok(size),
-    }
+    parse_up_to(text, 100.0)
 }
 
 /// As [`parse`], for a percentage of what a program needs, which may exceed 100.
@@ -52,6 +49,10 @@ pub fn parse(text: &str) -> Result<Size, String> {
 /// # Errors
 /// As [`parse`].
 pub fn parse_of_need(text: &str) -> Result<Size, String> {
+    parse_up_to(text, 10_000.0)
+}
+
+fn parse_up_to(text: &str, percent_max: f64) -> Result<Size, String> {
     let number_end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(number_end);
     if number.is_empty() || !number.starts_with(|c: char| c.is_ascii_digit()) || number.ends_with('.') {
@@ -59,8 +60,8 @@ pub fn parse_of_need(text: &str) -> Result<Size, String> {
     }
     let value: f64 = number.parse().map_err(|_| format!("'{number}' is not a number; write {ALLOWED}"))?;
     let shift = match unit {
-        "%" if value > 0.0 && value <= 10_000.0 => return Ok(Size::Percent(value)),
-        "%" => return Err("a percentage is more than 0 and at most 100".into()),
+        "%" if value > 0.0 && value <= percent_max => return Ok(Size::Percent(value)),
+        "%" => return Err(format!("a percentage is more than 0 and at most {percent_max}")),
         "" | "B" => 0,
         "K" | "k" | "KiB" => 10,
         "M" | "m" | "MiB" => 20,
@@ -178,6 +179,8 @@ mod tests {
             let error = parse(text).unwrap_err();
             assert!(error.contains(reason), "{text:?}: {error}");
         }
+        assert_eq!(parse_of_need("10000%"), Ok(Size::Percent(10_000.0)));
+        assert_eq!(parse_of_need("10001%").unwrap_err(), "a percentage is more than 0 and at most 10000");
     }
 
     #[test]

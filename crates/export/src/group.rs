@@ -15,8 +15,11 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-/// Rows of a row group, which are in memory until it is written: some tens of megabytes.
+/// Most rows of a row group, which are in memory until it is written: some tens of megabytes and
+/// the texts.
 pub const GROUP_ROWS: usize = 1 << 17;
+/// A row group is written once its texts have that many bytes. Those of one row can have 21 MB.
+pub const GROUP_TEXT_BYTES: usize = 32 << 20;
 
 /// The present values of a column.
 enum Values {
@@ -51,6 +54,8 @@ pub struct Parquet<W: Write + Send> {
     file: SerializedFileWriter<W>,
     columns: Vec<Gathered>,
     rows: usize,
+    /// Bytes of the texts of the current row group.
+    text_bytes: usize,
     /// Names seen so far: all rows share their bytes.
     names: HashMap<&'static str, ByteArray>,
 }
@@ -91,7 +96,7 @@ impl<W: Write + Send> Parquet<W> {
         let schema = schema(of, columns).map_err(plain)?;
         let file = SerializedFileWriter::new(out, Arc::new(schema), Arc::new(properties.build())).map_err(plain)?;
         let columns = columns.iter().map(Gathered::new).collect();
-        Ok(Self { file, columns, rows: 0, names: HashMap::new() })
+        Ok(Self { file, columns, rows: 0, text_bytes: 0, names: HashMap::new() })
     }
 
     /// Adds a row, with a value for each column.
@@ -117,14 +122,17 @@ impl<W: Write + Send> Parquet<W> {
                 (Values::Texts(values), Value::Name(name)) => {
                     values.push(self.names.entry(name).or_insert_with(|| ByteArray::from(name)).clone());
                 }
-                (Values::Texts(values), Value::Text(text)) => values.push(ByteArray::from(text)),
+                (Values::Texts(values), Value::Text(text)) => {
+                    self.text_bytes += text.len();
+                    values.push(ByteArray::from(text));
+                }
                 (Values::Flags(values), Value::Flag(flag)) => values.push(flag),
                 (_, value) => unreachable!("{name} has another type than {value:?}"),
             }
         }
         assert!(gathered.next().is_none(), "as many values as columns");
         self.rows += 1;
-        if self.rows == GROUP_ROWS {
+        if self.rows == GROUP_ROWS || self.text_bytes >= GROUP_TEXT_BYTES {
             self.write_group().map_err(plain)?;
         }
         Ok(())
@@ -154,7 +162,7 @@ impl<W: Write + Send> Parquet<W> {
             levels.iter_mut().for_each(Vec::clear);
         }
         group.close()?;
-        self.rows = 0;
+        (self.rows, self.text_bytes) = (0, 0);
         Ok(())
     }
 }

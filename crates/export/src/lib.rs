@@ -14,7 +14,7 @@ mod row;
 
 pub use columns::{Column, Type, COLUMNS};
 pub use contents::CONTENTS_COLUMNS;
-pub use group::{Parquet, GROUP_ROWS};
+pub use group::{Parquet, GROUP_ROWS, GROUP_TEXT_BYTES};
 pub use row::Value;
 
 use memfit_core::trace::{Damaged, Decoder, Item, Note};

@@ -8,7 +8,10 @@ use memfit_core::budget::{Level, Sizes};
 use memfit_core::driver::Seen;
 use memfit_core::trace::{Contents, Encoder, Note, Whose, CODECS_MAX};
 use memfit_core::*;
-use memfit_export::{export, ExportError, Exported, Format, Rows, COLUMNS, CONTENTS_COLUMNS, GROUP_ROWS};
+use memfit_export::{
+    export, Column, ExportError, Exported, Format, Parquet, Rows, Type, Value, COLUMNS, CONTENTS_COLUMNS, GROUP_ROWS,
+    GROUP_TEXT_BYTES,
+};
 use memfit_trace::{Begins, Head, Reader, Reason, Writer};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::{Field, Row};
@@ -299,6 +302,22 @@ fn parquet_has_the_same_rows_in_groups() {
         assert_eq!(Some(&*line(&row.unwrap())), lines.next());
     }
     assert_eq!(lines.next(), None);
+}
+
+/// A row can have 21 MB of text: rows alone do not bound the memory.
+#[test]
+fn a_group_ends_when_it_has_much_text() {
+    let column = Column { name: "list", of: Type::Text, always: false };
+    let mut bytes = Vec::new();
+    let mut table = Parquet::new(&mut bytes, "call", &[column], "{}".into()).unwrap();
+    let text = "7 ".repeat(GROUP_TEXT_BYTES / 8);
+    for _ in 0..10 {
+        table.row([Value::Text(&text)].into_iter()).unwrap();
+    }
+    table.finish().unwrap();
+    let reader = SerializedFileReader::new(bytes::Bytes::from(bytes)).unwrap();
+    let groups: Vec<i64> = reader.metadata().row_groups().iter().map(|group| group.num_rows()).collect();
+    assert_eq!(groups, [4, 4, 2]);
 }
 
 #[test]

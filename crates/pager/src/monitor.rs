@@ -505,6 +505,8 @@ impl Monitor {
             if timeline.wants(total) {
                 let seen = sizes.iter().map(|(c, rss)| (c.pid, &*c.comm, c.own(rss.anon) + c.shmem.load(Relaxed)));
                 timeline.add(bytes(shared, total), seen, unmanaged);
+            } else if let Some(swap) = &shared.swap {
+                timeline.swap_in_use(swap.used_bytes());
             }
             let now = shared.started.elapsed().as_nanos() as u64;
             if timeline.is_due(now) {

@@ -1,7 +1,7 @@
 //! Records a run: core calls are encoded under the core lock, and a thread writes them to the file.
 //!
 //! If the pager dies, the calls not written yet are lost: those of a second at most. If the file
-//! takes no more, the recording ends there and the run goes on.
+//! takes no more, or nothing for [`FILE_WITHIN`], the recording ends there and the run goes on.
 
 use crate::config::Config;
 use crate::locks::{rank, Lock};
@@ -12,7 +12,7 @@ use memfit_trace::{Begins, Filled, Head, Tape, Writer};
 use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::mpsc::{sync_channel, Receiver, SyncSender};
+use std::sync::mpsc::{sync_channel, Receiver, RecvTimeoutError, SyncSender, TrySendError};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -22,6 +22,11 @@ const BLOCKS: usize = 16;
 const BLOCK_EVERY: Duration = Duration::from_secs(1);
 /// Calls between two readings of the clock.
 const CLOCK_EVERY: u32 = 64;
+/// Longest time that core calls wait for the file: the programs wait with them. A busy disk takes
+/// data again within that time; a pipe whose reader sleeps does not.
+const FILE_WITHIN: Duration = Duration::from_secs(10);
+/// How often they look whether it takes data again.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
 /// Longest wait for the file at the end.
 const END_WITHIN: Duration = Duration::from_secs(4);
 
@@ -35,13 +40,35 @@ struct Live {
     start: Instant,
     tape: Tape,
     to_file: SyncSender<Part>,
-    /// Recording has stopped.
-    failed: Arc<AtomicBool>,
+    state: Arc<State>,
+}
+
+/// Whether the recording has ended early, and who is told of it.
+struct State {
+    failed: AtomicBool,
+    tell: Box<dyn Fn(String) + Send + Sync>,
+}
+
+impl State {
+    fn has_failed(&self) -> bool {
+        self.failed.load(Relaxed)
+    }
+
+    /// Ends the recording, and says why. Both ends of the channel can find a reason.
+    fn fail(&self, why: &str) {
+        if !self.failed.swap(true, Relaxed) {
+            (self.tell)(format!("--record: the recording ends here, and the run goes on: {why}"));
+        }
+    }
+
+    fn takes_nothing(&self) {
+        self.fail("its file takes no data");
+    }
 }
 
 impl Live {
     fn call(&mut self, number: u64, decided: u64, asked: &CoreCall<'_>) {
-        if self.failed.load(Relaxed) {
+        if self.state.has_failed() {
             return;
         }
         let start = self.start;
@@ -53,14 +80,27 @@ impl Live {
             (is_step || calls % CLOCK_EVERY == 0) && start.elapsed() > Duration::from_nanos(since) + BLOCK_EVERY
         };
         if full || late() {
-            self.flush();
+            self.flush(FILE_WITHIN);
         }
     }
 
-    fn flush(&mut self) {
+    fn flush(&mut self, within: Duration) {
         if let Some(filled) = self.tape.take() {
-            // If the thread has ended, it has reported why.
-            _ = self.to_file.send(Part::Calls(filled));
+            self.send(Part::Calls(filled), within);
+        }
+    }
+
+    /// Hands a part to the thread.
+    fn send(&self, mut part: Part, within: Duration) {
+        let start = Instant::now();
+        while !self.state.has_failed() {
+            match self.to_file.try_send(part) {
+                Err(TrySendError::Full(back)) if start.elapsed() < within => part = back,
+                Err(TrySendError::Full(_)) => return self.state.takes_nothing(),
+                // If the thread has ended, it has reported why.
+                Ok(()) | Err(TrySendError::Disconnected(_)) => return,
+            }
+            std::thread::sleep(LOOK_EVERY);
         }
     }
 }
@@ -84,10 +124,10 @@ impl Notes {
     /// Writes a note before the next call.
     pub fn note(&self, core: &Core, note: Note) {
         let Some(mut live) = self.live.as_ref().map(|live| live.lock()) else { return };
-        if !live.failed.load(Relaxed) {
+        if !live.state.has_failed() {
             let start = live.start;
             if live.tape.note(|| begins(start, core.number() + 1, core.decided()), note) {
-                live.flush();
+                live.flush(FILE_WITHIN);
             }
         }
     }
@@ -108,7 +148,7 @@ pub struct Recording {
 pub fn start(
     core: &mut Core,
     config: &Config,
-    tell: impl Fn(String) + Send + 'static,
+    tell: impl Fn(String) + Send + Sync + 'static,
 ) -> io::Result<Option<Recording>> {
     let Some(fd) = config.record else { return Ok(None) };
     let file = File::from(memfit_os::process::take_over(fd));
@@ -122,17 +162,16 @@ pub fn start(
         }
     };
     let (to_file, parts) = sync_channel(BLOCKS);
-    let failed = Arc::new(AtomicBool::new(false));
-    let stops = Arc::clone(&failed);
+    let state = Arc::new(State { failed: AtomicBool::new(false), tell: Box::new(tell) });
+    let for_thread = Arc::clone(&state);
     let (lives, ended) = sync_channel(0);
     std::thread::Builder::new().name("record".into()).spawn(move || {
         if let Err(error) = write(writer, &parts) {
-            stops.store(true, Relaxed);
-            tell(format!("--record: the recording ends here, and the run goes on: {}", describe(&error)));
+            for_thread.fail(&describe(&error));
         }
         drop(lives);
     })?;
-    let live = Arc::new(Lock::new(Live { start: Instant::now(), tape: Tape::default(), to_file, failed }));
+    let live = Arc::new(Lock::new(Live { start: Instant::now(), tape: Tape::default(), to_file, state }));
     let records = Arc::clone(&live);
     core.hash_decisions();
     core.add_recorder(Box::new(move |number, decided, asked| {
@@ -162,10 +201,40 @@ impl Recording {
     pub fn finish(&self, core: &mut Core) {
         core.end_recording();
         let mut live = self.live.lock();
-        live.flush();
+        let start = Instant::now();
+        live.flush(END_WITHIN);
         let begins = begins(live.start, core.number() + 1, core.decided());
-        // The thread has ended already if the file took no more.
-        _ = live.to_file.send(Part::End(begins));
-        _ = self.ended.lock().recv_timeout(END_WITHIN);
+        live.send(Part::End(begins), END_WITHIN.saturating_sub(start.elapsed()));
+        if live.state.has_failed() {
+            return;
+        }
+        let left = END_WITHIN.saturating_sub(start.elapsed());
+        if self.ended.lock().recv_timeout(left) == Err(RecvTimeoutError::Timeout) {
+            live.state.takes_nothing();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The lock of the core is held meanwhile: nothing may wait without an end.
+    #[test]
+    fn a_file_that_takes_no_data_ends_the_recording_and_not_the_run() {
+        let told = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let tells = Arc::clone(&told);
+        let tell = Box::new(move |text| tells.lock().unwrap().push(text));
+        let state = Arc::new(State { failed: AtomicBool::new(false), tell });
+        // Nobody reads: a thread that hangs in its write.
+        let (to_file, parts) = sync_channel(1);
+        let live = Live { start: Instant::now(), tape: Tape::default(), to_file, state };
+        for _ in 0..3 {
+            live.send(Part::End(Begins::default()), Duration::ZERO);
+        }
+        assert!(live.state.has_failed());
+        assert_eq!(parts.try_iter().count(), 1);
+        let expected = "--record: the recording ends here, and the run goes on: its file takes no data";
+        assert_eq!(*told.lock().unwrap(), [expected]);
     }
 }

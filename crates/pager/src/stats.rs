@@ -11,6 +11,7 @@ use memfit_core::{Counters, Source};
 use memfit_os::procfs::RssReader;
 use memfit_stats::{Codec, Evictions, Exit, FaultLatency, Faults, Files, Lock, Memory, Monitor, Now};
 use memfit_stats::{Pages, Pool, Process, Quantiles, Rejected, Stats, Swap, Transitions, SOURCES};
+use memfit_trace::{fitting, shorten_words};
 use serde::Deserialize;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
@@ -359,33 +360,10 @@ pub fn shorten(answer: &mut Stats) {
     rows.sort_by_key(|row| std::cmp::Reverse(row.resident_bytes));
     answer.processes_left_out = Some(rows.len().saturating_sub(PROCESSES_IN_A_PACKET) as u64);
     rows.truncate(PROCESSES_IN_A_PACKET);
-    let mut room = TEXT_IN_A_PACKET;
-    let cut = answer.command.iter_mut().enumerate().find_map(|(i, word)| {
-        let end = fitting(word, &mut room)?;
-        word.truncate(end);
-        word.push_str("...");
-        Some(i + 1)
-    });
-    answer.command.truncate(cut.unwrap_or(answer.command.len()));
+    shorten_words(&mut answer.command, TEXT_IN_A_PACKET);
     let mut room = TEXT_IN_A_PACKET;
     let cut = answer.warnings.iter().rposition(|warning| fitting(warning, &mut room).is_some());
     answer.warnings.drain(..cut.map_or(0, |last| last + 1));
-}
-
-/// How much of a text fits into the room, as JSON in a list; `None`: all. Takes the room for it.
-fn fitting(text: &str, room: &mut usize) -> Option<usize> {
-    let cost = |c: char| match c {
-        '"' | '\\' => 2,
-        '\0'..' ' => r"\u0000".len(),
-        _ => c.len_utf8(),
-    };
-    let Some(mut left) = room.checked_sub(r#""...","#.len()) else { return Some(0) };
-    for (at, c) in text.char_indices() {
-        let Some(rest) = left.checked_sub(cost(c)) else { return Some(at) };
-        left = rest;
-    }
-    *room = left;
-    None
 }
 
 /// What the run has done up to now.

@@ -188,7 +188,8 @@ impl Default for Timeline {
 }
 
 impl Timeline {
-    /// Whether a reading with that total would be kept for now: all others need not be taken.
+    /// Whether a reading with that total would be kept for now: of all others only the swap tier's
+    /// use need be taken ([`Timeline::swap_in_use`]).
     pub fn wants(&self, total: u64) -> bool {
         self.highest.as_ref().is_none_or(|reading| total > reading.bytes.total)
     }
@@ -208,6 +209,13 @@ impl Timeline {
             Some(before) => before.or(reading),
             None => reading,
         });
+    }
+
+    /// A reading of the swap tier's use alone, beside the highest total.
+    pub fn swap_in_use(&mut self, bytes: u64) {
+        if let Some(highest) = &mut self.highest {
+            highest.bytes.swap = highest.bytes.swap.max(bytes);
+        }
     }
 
     fn rank(&mut self, pid: i32, comm: &str, bytes: u64) {
@@ -346,6 +354,21 @@ mod tests {
         assert_eq!(seen.collect::<Vec<_>>(), [(100, 30, 5, 100), (300, 20, 9, 300), (400, 8, 0, 400)]);
         assert_eq!(course.others, [30, 20, 8]);
         assert_eq!(timeline.interval_ns, 2 * INTERVAL_NS);
+    }
+
+    #[test]
+    fn the_swap_tier_can_have_its_peak_while_memory_has_none() {
+        let mut timeline = Timeline::default();
+        timeline.swap_in_use(7 * MIB);
+        for (total, swap) in [(10 * MIB, MIB), (9 * MIB, 5 * MIB), (8 * MIB, 2 * MIB)] {
+            match timeline.wants(total) {
+                true => timeline.add(Bytes { swap, ..bytes(total) }, std::iter::empty(), 0),
+                false => timeline.swap_in_use(swap),
+            }
+        }
+        timeline.close(0, Counts::default());
+        let sample = timeline.course(FaultTimes::default()).samples[0];
+        assert_eq!((sample.bytes.total, sample.bytes.swap), (10 * MIB, 5 * MIB));
     }
 
     #[test]

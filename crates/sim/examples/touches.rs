@@ -26,7 +26,7 @@ fn main() -> io::Result<()> {
     let mut touched: BTreeMap<u32, BTreeSet<u64>> = BTreeMap::new();
     for event in spec.make() {
         let (proc, range) = match event {
-            Event::Touches { proc, page, .. } | Event::Present { proc, page } | Event::Brought { proc, page } => {
+            Event::Touches { proc, page, .. } | Event::Present { proc, page } => {
                 writeln!(out, "{proc},{page}")?;
                 if frees {
                     touched.entry(proc).or_default().insert(page);

@@ -1,4 +1,5 @@
-//! A fast hash for keys that no attacker chooses: numbers of pages, chunks and places.
+//! A fast hash for numbers of pages, chunks and places. It resists nobody who chooses the numbers:
+//! a recording can be made such that its replay takes very long (docs/trace.md).
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};

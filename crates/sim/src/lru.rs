@@ -29,12 +29,11 @@ pub(crate) trait Pages {
 
     fn see(&mut self, event: &Event) {
         match *event {
-            Event::Touches { proc, page, .. } | Event::Present { proc, page } | Event::Brought { proc, page } => {
-                self.touch(proc, page);
-            }
+            Event::Touches { proc, page, .. } | Event::Present { proc, page } => self.touch(proc, page),
             Event::Frees { proc, first, pages } => self.free(proc, first, pages),
             Event::Ends { proc } => self.end(proc),
             Event::Moves { proc, first, pages, to } => self.move_to(proc, first, pages, to),
+            // `Brought` is no touch: the scheme of the run chose the page, not the program.
             _ => {}
         }
     }
@@ -301,6 +300,16 @@ mod tests {
                 assert_eq!(curve.hits(size as u64), plain.hits, "seed {seed}, {size} pages");
             }
         }
+    }
+
+    #[test]
+    fn a_page_that_the_run_brought_beside_another_was_not_touched() {
+        let events = [touch(1, 1), Event::Brought { proc: 1, page: 2 }, touch(1, 3), touch(1, 1), touch(1, 2)];
+        let (mut lru, mut distances) = (Lru::new(2), Distances::new());
+        events.iter().for_each(|event| lru.event(event));
+        events.iter().for_each(|event| distances.event(event));
+        assert_eq!(lru.hits(), Hits { touches: 4, hits: 1, cold: 3 });
+        assert_eq!(distances.curve().hits(2), lru.hits());
     }
 
     #[test]

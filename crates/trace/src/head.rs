@@ -1,11 +1,14 @@
 //! The head of a file: everything that a core is made from, and information about the run.
 
-use crate::MEMFIT;
+use crate::{shorten_words, HEAD_MAX, MEMFIT};
 use memfit_core::budget::Sizes;
 use memfit_core::{Tunables, PAGE_BYTES};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
+
+/// Most bytes of the command in a head; the other fields have the rest.
+const COMMAND_MAX: usize = HEAD_MAX as usize / 2;
 
 /// The JSON text at the beginning of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,7 +33,7 @@ pub struct Head {
     pub blocks: Vec<[u32; 2]>,
     /// Seconds since 1970 when the run began; 0: a simulation was recorded.
     pub started: u64,
-    /// The command.
+    /// The command; of a long one the beginning.
     pub command: Vec<String>,
 }
 
@@ -59,7 +62,8 @@ impl fmt::Display for HeadError {
 
 impl Head {
     /// The head for a core that is about to start.
-    pub fn of(tunables: &Tunables, budget_bytes: u64, command: Vec<String>, started: u64) -> Head {
+    pub fn of(tunables: &Tunables, budget_bytes: u64, mut command: Vec<String>, started: u64) -> Head {
+        shorten_words(&mut command, COMMAND_MAX);
         Head {
             memfit: MEMFIT.into(),
             page_bytes: PAGE_BYTES as u32,

@@ -7,11 +7,13 @@
 
 mod head;
 mod read;
+mod shorten;
 mod tape;
 mod write;
 
 pub use head::{Head, HeadError};
 pub use read::{Block, ReadError, Reader, Reason};
+pub use shorten::{fitting, shorten_words};
 pub use tape::{Filled, Tape, BLOCK_BYTES};
 pub use write::{Begins, Writer};
 

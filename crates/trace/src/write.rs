@@ -1,6 +1,6 @@
 //! Writes a file block by block. After each call the file is complete up to there.
 
-use crate::{Head, BLOCK_HEAD, BLOCK_MAX, CALLS, END, MAGIC, VERSION};
+use crate::{Head, BLOCK_HEAD, BLOCK_MAX, CALLS, END, HEAD_MAX, MAGIC, VERSION};
 use std::io::{self, Write};
 use zstd_safe::CCtx;
 
@@ -32,9 +32,13 @@ impl<W: Write> Writer<W> {
     /// Writes the head.
     ///
     /// # Errors
-    /// Errors of `out`.
+    /// If no reader would take so long a head. Errors of `out`.
     pub fn new(mut out: W, head: &Head) -> io::Result<Writer<W>> {
         let text = serde_json::to_vec(head)?;
+        if text.len() > HEAD_MAX as usize {
+            let why = format!("its head has {} bytes, and {HEAD_MAX} are the most", text.len());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
         let mut bytes = Vec::with_capacity(text.len() + 20);
         bytes.extend(MAGIC);
         bytes.extend(u32::from(VERSION).to_le_bytes());

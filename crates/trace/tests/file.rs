@@ -48,6 +48,26 @@ fn a_head_cannot_control_the_terminal() {
     assert_eq!(Reader::new(&file[..]).unwrap().head().memfit, "0.1 ]0;title ");
 }
 
+#[test]
+fn a_recording_of_a_long_command_can_be_read() {
+    for command in [vec!["x".repeat(100_000); 12], vec!["\u{1}".repeat(300_000); 2], vec![String::new(); 500_000]] {
+        let head = Head::of(&tunables("ezswap"), 1 << 30, command.clone(), 1);
+        let file = Writer::new(Vec::new(), &head).unwrap().end(begins(0)).unwrap();
+        let read = Reader::new(&file[..]).unwrap().head().command.clone();
+        let (last, whole) = read.split_last().unwrap();
+        assert!(command.starts_with(whole) && last.ends_with("..."), "{} of {} words", read.len(), command.len());
+        assert!(last.len() + whole.iter().map(|word| word.len() + 6).sum::<usize>() > 80_000);
+    }
+}
+
+#[test]
+fn a_head_that_nobody_could_read_is_not_written() {
+    let head = Head { command: vec!["x".repeat(memfit_trace::HEAD_MAX as usize)], ..head("ezswap") };
+    let mut out = Vec::new();
+    assert_eq!(Writer::new(&mut out, &head).err().unwrap().kind(), std::io::ErrorKind::InvalidInput);
+    assert!(out.is_empty());
+}
+
 fn file() -> Vec<u8> {
     let mut writer = Writer::new(Vec::new(), &head("ezswap")).unwrap();
     (0..BLOCKS).for_each(|block| writer.block(begins(block), CALLS as u32, &calls(block)).unwrap());

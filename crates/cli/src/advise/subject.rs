@@ -143,7 +143,7 @@ impl Subject {
     }
 
     /// Share of its time in which it computed.
-    fn computing(&self) -> f64 {
+    pub fn computing(&self) -> f64 {
         self.known.recorded.as_ref().map_or(1.0, |of| of.computing)
     }
 

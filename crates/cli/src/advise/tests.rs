@@ -2,7 +2,7 @@
 
 use super::choice::{at_most, of_two, scheme, swap_size, whole};
 use super::files::command_line;
-use super::words::{headline, of_all, text};
+use super::words::{headline, of_all, size_of_tier, text, waiting};
 use super::*;
 use memfit_core::scheme::SwapFormat;
 
@@ -64,6 +64,22 @@ fn sizes_are_whole_and_leave_the_log_room() {
     let log = |bytes| swap_size(bytes, SwapFormat::CompressedExtents);
     assert_eq!((log(0), log(1), log(100 << 20)), (None, Some(4 << 20), Some(125 << 20)));
     assert_eq!(swap_size(100 << 20, SwapFormat::RawSlots), Some(101 << 20), "slots need no free segments");
+}
+
+#[test]
+fn the_smallest_swap_tier_is_not_one_with_a_quarter_more() {
+    let words = |peak, format| size_of_tier(swap_size(peak, format).unwrap(), format);
+    for format in [SwapFormat::CompressedExtents, SwapFormat::RawSlots] {
+        assert_eq!(words(20 << 10, format), "; 4 MiB is the smallest tier");
+    }
+    assert!(words(100 << 20, SwapFormat::CompressedExtents).starts_with("; 125 MiB leave it a quarter more"));
+    assert_eq!(words(100 << 20, SwapFormat::RawSlots), "");
+}
+
+#[test]
+fn a_program_that_mostly_waited_computed_for_a_time_that_is_hardly_known() {
+    assert_eq!((waiting(1.0), waiting(0.5)), (None, None));
+    assert!(waiting(0.2).unwrap().contains("waited for pages 80 % of the recorded time"));
 }
 
 fn of(workloads: &[&str], slowdown: f64, schemes: &[&str], toml: Option<&Path>) -> (String, String, Advice) {

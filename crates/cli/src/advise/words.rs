@@ -7,10 +7,14 @@ use super::{Advice, Cost, Options};
 use crate::layout::wrapped;
 use crate::run::BUDGET_MIN_BYTES;
 use crate::size_parsing::{human, human_apart};
+use crate::swap::SWAP_BYTES_MIN;
+use memfit_core::scheme::SwapFormat;
 use std::fmt::Write;
 
 /// A sample of fewer pages is called small.
 const SAMPLE_LEAST: u64 = 1024;
+/// Below this share of computing time the time without waiting is hardly known.
+const COMPUTING_LEAST: f64 = 0.5;
 /// Shares of touches in sequence, percent: below the first, accesses are called random; from the
 /// second on, sequential.
 const SEQUENCE_PERCENT: (f64, f64) = (25.0, 75.0);
@@ -293,13 +297,20 @@ fn swap(advice: &Advice) -> String {
                 .into()
         }
         (Some(size), none) => {
-            let size = match is_log(advice.scheme.swap_format.kind) {
-                true => format!("; {} leave it a quarter more, as it is a log that has to make room", human(size)),
-                false => String::new(),
-            };
+            let size = size_of_tier(size, advice.scheme.swap_format.kind);
             let none = none.map_or_else(String::new, |none| format!(". {none}"));
             format!("At most {} are in the swap tier at once{size}{none}.", human(advice.swap))
         }
+    }
+}
+
+/// Why the swap tier has that size.
+pub(super) fn size_of_tier(bytes: u64, format: SwapFormat) -> String {
+    let size = human(bytes);
+    match is_log(format) {
+        _ if bytes == SWAP_BYTES_MIN => format!("; {size} is the smallest tier"),
+        true => format!("; {size} leave it a quarter more, as it is a log that has to make room"),
+        false => String::new(),
     }
 }
 
@@ -355,6 +366,18 @@ fn other_codecs(advice: &Advice, options: &Options<'_>) -> Option<String> {
     })
 }
 
+/// A caution where a program waited most of its time: the time in which it computed is what is left
+/// of the run, so a small error of the waiting is a large one of the rest.
+pub(super) fn waiting(computing: f64) -> Option<String> {
+    (computing < COMPUTING_LEAST).then(|| {
+        format!(
+            "By these costs it waited for pages {:.0} % of the recorded time. How long it computed is only the rest, so \
+             that slowdowns can be wrong by a factor of two.",
+            (1.0 - computing) * 100.0
+        )
+    })
+}
+
 fn how_sure(advice: &Advice, options: &Options<'_>) -> Vec<String> {
     let need = advice.worst();
     let mut points =
@@ -380,6 +403,7 @@ fn how_sure(advice: &Advice, options: &Options<'_>) -> Vec<String> {
             human(budget)
         )),
     }
+    points.extend(waiting(need.subject.computing()));
     points.extend(other_codecs(advice, options));
     if !need.subject.contents_are_known() && advice.saves() {
         points.push("Run it once as advised: the summary tells how well it compresses.".into());

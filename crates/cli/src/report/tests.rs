@@ -3,6 +3,7 @@ use memfit_pager::regions::{Region, Use};
 use memfit_pager::timeline::{Bytes, Counts, FaultTimes, ProcessCourse, Timeline};
 use memfit_report::{Cell, Figure};
 use serde_json::{json, Value};
+use std::collections::BTreeSet;
 
 const MIB: u64 = 1 << 20;
 const MS: u64 = 1_000_000;
@@ -97,6 +98,28 @@ fn busy() -> (Value, Course) {
     stats["warnings"] = json!(["something <odd>"]);
     stats["wall_ns"] = json!(end * MS);
     (stats, course)
+}
+
+#[test]
+fn pages_that_left_have_a_row_for_each_place() {
+    let mut stats = quiet_stats();
+    stats["evictions"] = json!({
+        "pages": 99, "compressed": 1, "filled": 2, "same": 3, "stored_raw": 4, "clean": 5, "file_dropped": 6, "dropped": 7,
+        "to_swap": 8, "rejected": {
+            "incompressible": 10, "by_entropy": 11, "by_need": 12, "in_advance": 13, "pool_full": 14, "refaulted": 15,
+        },
+    });
+    stats["faults"] = json!({"total": 20, "staged": 16});
+    let page = report(&stats, &Course::default());
+    let tables = page.sections.iter().flat_map(|section| &section.tables);
+    let rows = tables.filter(|table| table.title == "What became of pages that left").flat_map(|table| &table.rows);
+    let numbers: BTreeSet<u64> = rows
+        .map(|row| match row[1] {
+            Cell::Number(pages) => pages as u64,
+            ref other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(numbers, (1..=8).chain(10..=16).collect());
 }
 
 fn parsed(stats: &Value) -> Stats {

@@ -142,13 +142,14 @@ fn shown(value: &Value) -> String {
     }
 }
 
-/// The columns for people: those that are not empty or zero in every row.
+/// The columns for people: those that are not empty or zero in every row, and the faults, of which
+/// none is a result, too.
 fn columns(rows: &[Row]) -> Vec<&'static Column> {
     let empty = |value: &Value| {
         matches!(value, Value::Count(0) | Value::Bytes(0) | Value::Unknown) || *value == Value::Text("".into())
     };
     let shown = COLUMNS.iter().filter(|column| !column.short.is_empty());
-    shown.filter(|column| rows.iter().any(|row| !empty(&column.value(row)))).collect()
+    shown.filter(|column| column.key == "faults" || rows.iter().any(|row| !empty(&column.value(row)))).collect()
 }
 
 /// The table for a terminal.
@@ -303,7 +304,10 @@ mod tests {
         assert_eq!(known[6..], [("faults_zero", "10")]);
         let value: serde_json::Value = serde_json::from_str(&json(std::slice::from_ref(&row), None)).unwrap();
         assert!(value["rows"][0]["program_ns"].is_null() && value["rows"][0]["faults"] == 7);
-        // On the terminal a column that is empty in all rows is left out.
-        assert_eq!(super::text(&[row]).lines().next().unwrap(), "workload  scheme  budget  faults");
+        // On the terminal a column that is empty in all rows is left out, but for that of the
+        // faults: none is a result.
+        assert_eq!(super::text(std::slice::from_ref(&row)).lines().next().unwrap(), "workload  scheme  budget  faults");
+        let none = Row { outcome: Outcome::default(), ..row };
+        assert_eq!(super::text(&[none]).lines().next().unwrap(), "workload  scheme  budget  faults");
     }
 }
