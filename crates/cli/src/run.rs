@@ -16,6 +16,7 @@ use memfit_os::probe::{self, feature};
 use memfit_os::process::{self, InheritedDescriptors, InheritedSignals};
 use memfit_os::seqpacket;
 use memfit_pager::config::{Automatic, SwapChoice};
+use memfit_pager::places::{places, SwapPlace};
 use memfit_scheme::PRESETS;
 use std::env;
 use std::ffi::OsString;
@@ -97,7 +98,7 @@ pub fn run(args: &RunArgs, inherited: Inherited, serve: Serve) -> Result<i32, Fa
         (None, None) => None,
     };
     let turn_ms = args.shortage.turn_ms(&scheme);
-    tell_setup(args, &budget, &swap);
+    tell_setup(args, &budget, &swap, &places(&swap, swap_size, scheme.swap_format.kind));
     let signals = inherited.signals;
     let ended = launcher::run(Plan {
         budget_bytes: budget.bytes,
@@ -259,15 +260,19 @@ fn tell_not_written(args: &RunArgs, why: &str) {
     }
 }
 
-fn tell_setup(args: &RunArgs, budget: &Budget, swap: &SwapChoice) {
+fn tell_setup(args: &RunArgs, budget: &Budget, swap: &SwapChoice, places: &[SwapPlace]) {
     if budget.bytes > budget.base_bytes {
         let (own, base) = (human(budget.bytes), &budget.base);
         note(args, &format!("the budget of {own} exceeds {base}: the kernel may run out of memory first"));
     }
+    let scheme = args.scheme.as_deref().unwrap_or("memfit");
+    swap::small(places, args.swap.has_size(), scheme).iter().for_each(|text| note(args, text));
     if args.verbose {
-        let swap = swap::place_names(swap);
+        let mut swap = swap::place_names(swap);
+        if !places.is_empty() {
+            swap = format!("{swap}, {}", swap::sizes(places));
+        }
         let share = percent(budget.bytes as f64 * 100.0 / budget.base_bytes as f64);
-        let scheme = args.scheme.as_deref().unwrap_or("memfit");
         let bytes = human(budget.bytes);
         note(args, &format!("budget {bytes} ({share} of {}), scheme {scheme}, swap {swap}", budget.base));
     }

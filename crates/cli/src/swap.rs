@@ -1,8 +1,10 @@
 //! The swap tier that the user asked for, checked before anything starts.
 
 use crate::errors::{describe, Failure};
+use crate::size_parsing::human;
 use memfit_os::{files, probe};
 use memfit_pager::config::SwapChoice;
+use memfit_pager::places::SwapPlace;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
@@ -54,6 +56,35 @@ pub fn choose(options: &[PathBuf], overwrite: bool) -> Result<SwapChoice, Failur
         paths.push(absolute);
     }
     Ok(SwapChoice::Paths(paths))
+}
+
+/// Sizes of the places, in their order.
+#[must_use]
+pub fn sizes(places: &[SwapPlace]) -> String {
+    places.iter().map(|place| human(place.bytes)).collect::<Vec<_>>().join(" + ")
+}
+
+/// The notes about places that are smaller than the user may think. `given`: their size is that of
+/// --swap-size.
+pub fn small(places: &[SwapPlace], given: bool, scheme: &str) -> Vec<String> {
+    let all: u64 = places.iter().map(|place| place.bytes).sum();
+    let of = |place: &SwapPlace| {
+        let (path, bytes) = (place.path.display(), human(place.bytes));
+        let cut = place.bytes < place.wanted && (given || place.bytes < SWAP_BYTES_MIN);
+        match cut {
+            true => Some(format!(
+                "swap in {path}: {bytes} of {} are used, as scheme {scheme} uses at most {} in all",
+                human(place.wanted),
+                human(all)
+            )),
+            false if place.bytes < SWAP_BYTES_MIN => Some(format!(
+                "swap in {path}: its default size is {bytes}, as little is free there: too little to take pages; free \
+                 space there, or name another place with --swap"
+            )),
+            false => None,
+        }
+    };
+    places.iter().filter_map(of).collect()
 }
 
 /// The note about a place on a remote file system.
@@ -206,6 +237,20 @@ mod tests {
         assert!(
             matches!(choose(&["/var/tmp".into(), "/var".into()], false), Ok(SwapChoice::Paths(paths)) if paths.len() == 2)
         );
+    }
+
+    #[test]
+    fn places_that_are_small_are_told() {
+        let place = |wanted, bytes| SwapPlace { path: "/a".into(), wanted, bytes };
+        let told = |places: &[SwapPlace], given| small(places, given, "swap").join("; ");
+        const GIB: u64 = 1 << 30;
+        assert_eq!(told(&[place(GIB, GIB)], true), "");
+        assert_eq!(told(&[place(64 * GIB, 32 * GIB)], false), "", "the default is no wish");
+        let cut = "swap in /a: 32 GiB of 64 GiB are used, as scheme swap uses at most 32 GiB in all";
+        assert_eq!(told(&[place(64 * GIB, 32 * GIB)], true), cut);
+        let two = told(&[place(32 * GIB, 32 * GIB), place(GIB, 0)], false);
+        assert!(two.starts_with("swap in /a: 0 B of 1 GiB are used"), "{two}");
+        assert!(told(&[place(1 << 20, 1 << 20)], false).contains("too little to take pages"));
     }
 
     #[test]

@@ -46,8 +46,8 @@ pub fn byte_in_block(extent: Extent) -> u32 {
 ///
 /// Blocks are *reserved* by number before the place of the pages is known (Cervera 1999, rule 3: a
 /// page whose compressed size is not known yet may need a whole block). Reserved and used blocks
-/// together never exceed the total. To allocate a block against a reservation, first end the
-/// reservation, then allocate.
+/// together never exceed the total, or only until the caller of [`BlockMap::lose`] has done what it
+/// returns. To allocate a block against a reservation, first end the reservation, then allocate.
 ///
 /// "Lowest" means the lowest suitable block of the first given range that has one. So devices are
 /// filled in order of priority if their ranges are given in that order. No run crosses the border
@@ -130,10 +130,13 @@ impl BlockMap {
     }
 
     /// A block with one object cannot be written: the object leaves it, and it is not free again.
-    /// Its device has no space for blocks that were never used.
-    pub fn lose(&mut self, block: u32) {
+    /// Its device has no space for blocks that were never used. Returns how many reservations no
+    /// block is left for: the caller ends as many at once.
+    #[must_use]
+    pub fn lose(&mut self, block: u32) -> u32 {
         self.lost += 1;
         self.total -= self.region_mut(block).cut();
+        (self.used + self.reserved).saturating_sub(self.total)
     }
 
     /// Objects in a block; 0 if it is free.

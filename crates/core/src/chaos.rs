@@ -90,6 +90,8 @@ struct World {
     next_content: Content,
     tick: u64,
     fail: usize,
+    /// The device can be full or broken.
+    refuses: bool,
     pages: usize,
     stats: HashMap<&'static str, u64>,
 }
@@ -182,6 +184,7 @@ impl World {
             next_content: 1,
             tick: 0,
             fail: 6,
+            refuses: seed % 3 == 1,
             pages: 200,
             stats: HashMap::new(),
         };
@@ -636,8 +639,12 @@ impl World {
         if !self.log() {
             self.blocks.insert(block, if fails { vec![0xbb; 4096] } else { bytes });
         }
+        let refused = fails && self.refuses && !self.log() && self.random.one_in(8);
         for (object, extent) in items {
-            self.core.written(object, (!fails).then_some(extent));
+            match refused {
+                true => self.core.refused(object),
+                false => self.core.written(object, (!fails).then_some(extent)),
+            }
             if fails && self.log() {
                 self.log.remove(&extent.unit);
             }

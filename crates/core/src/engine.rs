@@ -372,6 +372,12 @@ impl Core {
         self.pool_control.blocks_in_use()
     }
 
+    /// Blocks of the swap tier that pages can get, without those that the device refused
+    /// ([`Core::refused`]).
+    pub fn blocks_free(&self) -> u32 {
+        self.pool_control.blocks_free()
+    }
+
     /// Raw slots that are kept for pages in memory.
     pub fn slots_kept(&self) -> usize {
         self.pool_control.slots_kept()

@@ -26,6 +26,8 @@ pub(crate) struct Sealed {
     pub block: u32,
     /// Frames that will become free.
     pub frames: u32,
+    /// The device cannot write the block.
+    pub refused: bool,
     /// The unit is empty.
     pub gone: bool,
 }
@@ -228,9 +230,22 @@ impl PoolControl {
         }
         if let Some(block) = self.slots.get_mut(id.0 as usize).map(|slot| core::mem::replace(slot, NIL)) {
             if block != NIL {
-                self.blocks.lose(block);
+                // Nobody reserves slots.
+                let _ = self.blocks.lose(block);
             }
         }
+    }
+
+    /// The block of a buffer cannot be written, and its objects have left it. Reservations of dirty
+    /// buffers for which no block is left end. Returns the same as [`PoolControl::leave_block`].
+    pub fn lose_block(&mut self, block: u32) -> Option<Unit> {
+        let broken = self.blocks.lose(block) as usize;
+        if broken > 0 {
+            let mut frames: Vec<u32> = self.dirty.iter().copied().collect();
+            frames.sort_unstable();
+            frames.iter().rev().take(broken).for_each(|&frame| self.buffer_ended(frame));
+        }
+        self.forget_clean(block)
     }
 
     /// Whether the swap tier can take a page raw.
@@ -301,6 +316,10 @@ impl PoolControl {
         if !self.blocks.release(block) {
             return None;
         }
+        self.forget_clean(block)
+    }
+
+    fn forget_clean(&mut self, block: u32) -> Option<Unit> {
         let (frame, _) = self.clean.by_block.remove(&block)?;
         self.clean.by_frame.remove(&frame);
         Some(Unit(frame))
@@ -401,6 +420,11 @@ impl PoolControl {
     /// Blocks of the swap tier that are in use; each of the others can be had.
     pub fn blocks_in_use(&self) -> u32 {
         self.blocks.used_blocks() - self.cache.kept() as u32
+    }
+
+    /// Blocks that can be had, if the device writes them.
+    pub fn blocks_free(&self) -> u32 {
+        self.blocks.free_blocks() + self.cache.kept() as u32
     }
 
     /// Raw slots that are kept for pages in memory.

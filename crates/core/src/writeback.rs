@@ -229,7 +229,7 @@ impl Core {
         }
         if writing > 0 {
             self.pool_control.leaving += frames;
-            self.pool_control.sealed.insert(unit.0, Sealed { writing, block, frames, gone: false });
+            self.pool_control.sealed.insert(unit.0, Sealed { writing, block, frames, refused: false, gone: false });
         } else {
             if block != NIL {
                 self.pool_control.leave_block(block);
@@ -298,7 +298,13 @@ impl Core {
     }
 
     fn leave_block(&mut self, block: u32) {
-        if let Some(unit) = self.pool_control.leave_block(block) {
+        let clean = self.pool_control.leave_block(block);
+        self.discard(clean);
+    }
+
+    /// Frees the frame of a clean buffer that has become useless.
+    fn discard(&mut self, clean: Option<Unit>) {
+        if let Some(unit) = clean {
             let span = self.pool.discard(unit);
             self.effects.spans.extend((!span.is_empty()).then_some(span));
         }
@@ -311,11 +317,18 @@ impl Core {
         self.write_ended(id, extent);
     }
 
-    /// As [`Core::written`] without an extent. Moreover the device refuses the object's raw slot,
-    /// and all that were never used.
+    /// As [`Core::written`] without an extent. Moreover the device refuses the block of the object,
+    /// and all that were never used. If the object is in a buffer, the others in it are refused,
+    /// too.
     pub fn refused(&mut self, id: ObjectId) {
         self.record(&CoreCall::Refused { object: id });
-        self.pool_control.lose_slot(id);
+        match self.objects.place_of(id) {
+            Place::Writing(handle) if self.pool_control.format() == SwapFormat::CompressedBatches => {
+                let unit = self.pool.unit(handle);
+                self.pool_control.sealed.get_mut(&unit.0).into_iter().for_each(|sealed| sealed.refused = true);
+            }
+            _ => self.pool_control.lose_slot(id),
+        }
         self.write_ended(id, None);
     }
 
@@ -375,7 +388,7 @@ impl Core {
         if sealed.writing > 0 {
             return;
         }
-        let Sealed { block, gone, frames, .. } = *sealed;
+        let Sealed { block, gone, frames, refused, .. } = *sealed;
         self.pool_control.leaving -= frames;
         self.pool_control.sealed.remove(&unit.0);
         let clean = self.pool.clean(unit);
@@ -384,7 +397,10 @@ impl Core {
             self.pool.seal(unit, false);
         }
         // Before the unit reserves a block again: if no other is free, it gets this one.
-        if block != NIL {
+        if block != NIL && refused {
+            let clean = self.pool_control.lose_block(block);
+            self.discard(clean);
+        } else if block != NIL {
             self.leave_block(block);
         }
         if !clean && !gone {

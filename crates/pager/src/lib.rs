@@ -40,6 +40,7 @@ mod outbox;
 mod own_uffd;
 mod ownership;
 mod page_cache;
+pub mod places;
 mod pressure;
 mod proc;
 mod quarantine;
@@ -68,7 +69,7 @@ mod skip;
 
 use crate::locks::Lock;
 use crate::swap::Allowance;
-use config::{Config, FromPager, SwapChoice};
+use config::{Config, FromPager};
 use contents::Contents;
 use memfit_core::scheme::{AdmissionKind, SwapFormat};
 use memfit_os::capability::{self, CAP_SYS_ADMIN, CAP_SYS_PTRACE};
@@ -79,8 +80,6 @@ use memfit_os::uffd;
 use regions::Regions;
 use sampling::Sampling;
 use state::Shared;
-use std::os::unix::fs::FileTypeExt;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use swap::{Layout, SwapTier};
 
@@ -206,62 +205,20 @@ fn panic_hook(launcher: i32) -> impl Fn(&std::panic::PanicHookInfo<'_>) {
     }
 }
 
-/// Default limit of the swap file, percent of the free space of its file system.
-const SWAP_PERCENT: u64 = 50;
-
-/// Largest default size of the tier (without --swap-size), bytes.
-const SWAP_MAX: u64 = 64 << 30;
-
-/// A share of the free space of the file system, or a whole block device; both up to [`SWAP_MAX`].
-fn default_swap_size(path: &Path) -> u64 {
-    if std::fs::metadata(path).is_ok_and(|place| place.file_type().is_block_device()) {
-        return SWAP_MAX;
-    }
-    let free = probe::file_system(path).map_or(u64::MAX, |fs| fs.free_bytes);
-    (free / 100 * SWAP_PERCENT).min(SWAP_MAX)
-}
-
 fn open_swap(config: &Config, format: SwapFormat) -> Result<Option<Arc<SwapTier>>, (String, i32)> {
-    let paths: Vec<PathBuf> = match &config.swap {
-        SwapChoice::None => return Ok(None),
-        SwapChoice::Paths(paths) => paths.clone(),
-        SwapChoice::Auto => probe::default_swap_directory().into_iter().collect(),
-    };
-    if paths.is_empty() {
+    let places = places::places(&config.swap, config.swap_size, format);
+    if places.is_empty() {
         return Ok(None);
     }
     let pages = (config.budget_bytes / memfit_core::PAGE_BYTES) as usize;
-    let layout = if format == SwapFormat::CompressedExtents { Layout::Log } else { Layout::Blocks };
-    let mut tier =
-        SwapTier::new(pages, layout).map_err(|error| (format!("cannot make a key for the swap tier: {error}"), 1))?;
-    for path in paths {
-        let max = config.swap_size.unwrap_or_else(|| default_swap_size(&path));
-        tier.add(&path, max).map_err(|error| {
-            let path = path.display();
+    let mut tier = SwapTier::new(pages, Layout::of(format))
+        .map_err(|error| (format!("cannot make a key for the swap tier: {error}"), 1))?;
+    for place in places {
+        tier.add(&place.path, place.bytes).map_err(|error| {
+            let path = place.path.display();
             let advice = "choose another place with --swap DIR, or --swap none";
             (format!("cannot use {path} for swap: {}; {advice}", describe(&error)), 1)
         })?;
     }
     Ok(Some(Arc::new(tier)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_block_device_is_used_whole_and_a_file_system_in_part() {
-        let directory = std::env::temp_dir();
-        let free = probe::file_system(&directory).unwrap().free_bytes;
-        assert!(default_swap_size(&directory) <= (free / 2 + (64 << 20)).min(SWAP_MAX));
-        let devices = std::fs::read_dir("/sys/class/block").into_iter().flatten().flatten();
-        let device = devices.map(|entry| Path::new("/dev").join(entry.file_name())).find(|path| path.exists());
-        match device {
-            Some(device) => assert_eq!(default_swap_size(&device), SWAP_MAX, "{}", device.display()),
-            None => {
-                let test = "a_block_device_is_used_whole_and_a_file_system_in_part";
-                crate::skip::skip(test, "there is no block device");
-            }
-        }
-    }
 }

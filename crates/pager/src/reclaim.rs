@@ -49,6 +49,8 @@ struct Reclaimer {
     cpus: Cpus,
     avoids: Option<usize>,
     swap_full: bool,
+    /// A device had no space for more, whatever --swap-size allows.
+    disk_full: bool,
     /// How much may be written to the swap tier, if that is limited.
     allowance: Option<Allowance>,
     oom: Oom,
@@ -75,6 +77,7 @@ pub fn run(shared: Arc<Shared>, oom: Oom, allowance: Option<Allowance>) {
         cpus: Cpus::of_this_thread(),
         avoids: None,
         swap_full: false,
+        disk_full: false,
         allowance,
         oom,
         answer_late: false,
@@ -438,7 +441,7 @@ impl Reclaimer {
         let unchanged =
             |writer: &mut Output, from, sequence| writer.log().is_some_and(|log| log.unchanged(from, sequence));
         let (mut left, mut failures) = (0, Vec::new());
-        for Written { items, error } in writer.reap() {
+        for Written { items, error, device } in writer.reap() {
             let mut state = self.shared.lock();
             for item in &items {
                 match (item.from, &error) {
@@ -462,12 +465,12 @@ impl Reclaimer {
                 state.core.swap_takes(false);
             }
             self.shared.apply_effects(state);
-            failures.extend(error);
+            failures.extend(device.zip(error));
         }
         if let Some(Output::Blocks(writer)) = &mut self.writer {
             self.blocks.go_on(&self.shared, writer);
         }
-        failures.iter().for_each(|error| self.tell_failure(error));
+        failures.iter().for_each(|(device, error)| self.tell_failure(*device, error));
         left
     }
 
@@ -525,20 +528,33 @@ impl Reclaimer {
         Duration::from_millis(if busy { 5 } else { 100 })
     }
 
-    fn tell_failure(&self, error: &std::io::Error) {
-        self.shared.warn(match error.raw_os_error() {
-            Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => {
-                format!("the swap tier cannot grow: {error}; going on with what it has, the other pages stay in RAM")
+    fn tell_failure(&mut self, device: usize, error: &std::io::Error) {
+        let Some(swap) = &self.shared.swap else { return };
+        let full = matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG));
+        self.disk_full |= full;
+        let (place, last) = (swap.path(device).display(), device + 1 == swap.places());
+        self.shared.warn(match full {
+            true if last => {
+                format!(
+                    "the swap tier cannot grow at {place}: {error}; going on with what it has, the other pages stay \
+                     in RAM"
+                )
             }
-            _ => format!("cannot write to the swap tier: {error}; going on without it, pages stay in RAM"),
+            true => format!("the swap tier cannot grow at {place}: {error}; going on with the places after it"),
+            false if self.can_write() => {
+                format!("cannot write to the swap tier at {place}: {error}; going on with the other places")
+            }
+            false => {
+                format!("cannot write to the swap tier at {place}: {error}; going on without it, pages stay in RAM")
+            }
         });
     }
 
     /// Notes that the swap tier has no room.
     fn full(&mut self) {
         if self.can_write() {
-            self.shared
-                .warn("the swap tier has its full size: raise --swap-size, or name more places with --swap".into());
+            let room = if self.disk_full { shortage::MORE_DISK } else { shortage::MORE_SWAP };
+            self.shared.warn(format!("the swap tier is full: {room}"));
         }
         self.swap_full = true;
         self.shared.lock().core.swap_takes(false);
@@ -589,7 +605,7 @@ impl Reclaimer {
                     (None, _) => Tier::Missing,
                     (_, false) => Tier::Failed,
                     _ if self.is_spent() => Tier::Spent,
-                    (_, true) => Tier::Full,
+                    (_, true) => Tier::Full { disk: self.disk_full },
                 };
                 self.oom.act(&self.shared, over, &tier);
             }

@@ -15,10 +15,18 @@ const KEPT_NAMED: usize = 3;
 /// reclaim waits meanwhile: the message comes once.
 const LOOKED_AT: usize = 16;
 
+/// What gives the swap tier more room.
+pub const MORE_SWAP: &str = "raise --swap-size, or name another place with --swap";
+/// The same where a file system or device had no space.
+pub const MORE_DISK: &str = "free space on its disk, or name another place with --swap";
+
 /// What keeps pages out of the swap tier.
 pub enum Tier {
     Missing,
-    Full,
+    /// `disk`: a file system or device had no space, so that a larger size of the tier is no help.
+    Full {
+        disk: bool,
+    },
     /// Writes to it have failed, and the user was told why.
     Failed,
     /// As much was written to it as may be for now.
@@ -56,13 +64,15 @@ fn advice(has_tier: bool) -> &'static str {
 pub fn hopeless(budget: u64, over: u64, tier: &Tier) -> String {
     let (over, budget) = (over >> 20, budget >> 20);
     let tier = match tier {
-        Tier::Missing => "there is no swap tier: allow one with --swap DIR, or raise -m",
-        Tier::Full => "the swap tier is full: raise --swap-size, name another place with --swap, or raise -m",
+        Tier::Missing => "there is no swap tier: allow one with --swap DIR, or raise -m".into(),
+        Tier::Full { disk } => {
+            format!("the swap tier is full: {}, or raise -m", if *disk { MORE_DISK } else { MORE_SWAP })
+        }
         Tier::Spent => {
-            "the swap tier may not be written to before some time has passed: raise --swap-writes, or raise -m"
+            "the swap tier may not be written to before some time has passed: raise --swap-writes, or raise -m".into()
         }
         Tier::Failed => {
-            "the swap tier takes no writes since the error above: raise -m, or name another place with --swap"
+            "the swap tier takes no writes since the error above: raise -m, or name another place with --swap".into()
         }
     };
     format!(
@@ -126,5 +136,12 @@ mod tests {
     fn a_swap_tier_is_advised_where_there_is_none() {
         assert!(advice(false).contains("--swap DIR"));
         assert_eq!(advice(true), "raise -m");
+    }
+
+    #[test]
+    fn a_larger_size_is_not_advised_where_the_disk_is_full() {
+        let [larger, other] = [false, true].map(|disk| hopeless(64 << 20, 8 << 20, &Tier::Full { disk }));
+        assert!(larger.contains("raise --swap-size") && larger.ends_with("or raise -m"), "{larger}");
+        assert!(!other.contains("--swap-size") && other.ends_with("or raise -m"), "{other}");
     }
 }

@@ -254,7 +254,7 @@ impl Shared {
             + u64::from(state.frames.backed_frames)
             + u64::from(state.core.staging_allocated());
         if let Some(swap) = &self.swap {
-            swap.set_blocks_in_use(u64::from(state.core.blocks_in_use()));
+            swap.set_blocks_in_use(state.core.blocks_in_use().into(), state.core.blocks_free().into());
         }
         self.budget.managed.store(totals * 4096, Relaxed);
         drop(state);

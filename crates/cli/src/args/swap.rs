@@ -27,8 +27,10 @@ pub struct SwapArgs {
     /// Largest size of the swap tier, of each place if there are several; 4M at least
     ///
     /// Written as the budget: a percentage is of the cgroup memory limit or RAM, not of the disk.
-    /// By default half of the free space of the place's file system, or a whole block device, at
-    /// most 64 GiB.
+    /// By default half of the free space of the place's file system, shared by the places on it, or
+    /// the space that a file has, if that is more; or a whole block device; at most 64 GiB. All
+    /// places together have at most 256 GiB, or 32 GiB if the scheme's swap_format is raw-slots or
+    /// compressed-batches.
     #[arg(long = "swap-size", value_name = "SIZE", value_parser = size_parsing::parse)]
     size: Option<Size>,
 
@@ -71,6 +73,11 @@ impl SwapArgs {
             ))),
             bytes => Ok(Some(bytes)),
         }
+    }
+
+    /// Whether the user gives the size.
+    pub fn has_size(&self) -> bool {
+        self.size.is_some()
     }
 
     /// Most bytes that may be written in 24 hours.

@@ -156,6 +156,18 @@ fn several_places_are_filled_in_order() {
     let (_, stats) = noise.right(&[&places[..], &["--swap-size", "50M"]].concat(), "", "115 1 randw");
     assert!(number(&stats, "/peak/swap_bytes") > 55 << 20, "the second one was used: {stats:#}");
     assert_eq!(fs::read_dir(a).unwrap().count(), 0, "the file has no name");
+    // Places with names show how far each was filled.
+    let places = ["one", "two", "three"].map(|name| noise.bench.file(name, ""));
+    let [a, b, c] = places.each_ref().map(|place| place.to_str().unwrap());
+    for scheme in ["memfit", "swap", "cervera99"] {
+        let places = ["--swap", a, "--swap", b, "--swap", c, "--swap-overwrite", "--scheme", scheme];
+        noise.right(&[&places[..], &["--swap-size", "50M"]].concat(), "", "115 1 randw");
+        let [one, two, three] = [a, b, c].map(|place| fs::metadata(place).unwrap().len());
+        assert!(one > 45 << 20 && two > 4 << 20, "{scheme}: {one} and {two} bytes");
+        // The log grows before it is cleaned, and batches go where a run of free blocks is.
+        assert!(scheme != "swap" || three < 1 << 20, "{scheme}: {three} bytes although the second has room");
+        [a, b, c].iter().for_each(|place| fs::write(place, "").unwrap());
+    }
 }
 
 /// A file of the user's keeps its first page, and its contents afterwards reveal nothing about the
@@ -224,12 +236,21 @@ fn a_device_that_takes_no_writes() {
     for faults in ["seed=7,write-eio=1000", "seed=8,write-enospc=1000"] {
         let (ran, _) = noise.right(&[], faults, "48 2 seqw");
         assert!(ran.err.contains("the swap tier"), "{faults}: {}", ran.err);
-        noise.ends(&[], faults, "200 1 seqw", &["out of memory", "the swap tier", "-m"]);
+        for scheme in ["memfit", "cervera99"] {
+            let options = ["--scheme", scheme];
+            noise.ends(&options, faults, "200 1 seqw", &["out of memory", "the swap tier", "-m"]);
+        }
     }
-    // Some writes before the first one that fails: the slots that the device has are soon taken.
-    noise.ends(&["--scheme", "swap"], "seed=9,write-enospc=20", "200 1 seqw", &["out of memory", "the swap tier"]);
+    // Some writes before the first one that fails: the blocks that the device has are soon taken.
+    for scheme in ["swap", "cervera99"] {
+        let reasons = ["out of memory", "the swap tier is full: free space"];
+        noise.ends(&["--scheme", scheme], "seed=9,write-enospc=20", "200 1 seqw", &reasons);
+    }
     noise.ends(&["--swap", "none"], "", "200 1 seqw", &["out of memory", "--swap DIR"]);
-    noise.ends(&["--swap-size", "20M"], "", "200 1 seqw", &["out of memory", "--swap-size"]);
+    for scheme in ["memfit", "cervera99"] {
+        let options = ["--scheme", scheme, "--swap-size", "20M"];
+        noise.ends(&options, "", "200 1 seqw", &["out of memory", "raise --swap-size"]);
+    }
 }
 
 /// Gives this thread, and what it starts from now on, mounts of its own: none is left when the test
@@ -297,6 +318,60 @@ fn a_real_file_system_that_is_full() {
     noise.ends(&options, "", "200 1 seqw", &["out of memory", "the swap tier"]);
 }
 
+/// The run goes on in the places that are left, and says which one was full.
+#[test]
+fn one_of_two_places_is_full() {
+    let Some(noise) = Noise::new("one_full") else { return };
+    let mounted = match Mounted::new(&noise.bench.directory, 24) {
+        Ok(mounted) => mounted,
+        Err(reason) => return skip("one_full", &format!("no file system of its own here: {reason}")),
+    };
+    let (first, second) = (mounted.place.to_str().unwrap(), noise.bench.directory.to_str().unwrap());
+    for scheme in ["memfit", "swap", "cervera99"] {
+        let options = ["--swap", first, "--swap", second, "--swap-size", "300M", "--scheme", scheme];
+        let (ran, stats) = noise.right(&options, "", "110 2 seqw");
+        let told = format!("the swap tier cannot grow at {first}: No space left on device; going on with the places");
+        assert!(ran.err.contains(&told), "{scheme}: {}", ran.err);
+        assert!(!ran.err.contains("out of memory"), "{scheme}: {}", ran.err);
+        let peak = number(&stats, "/peak/total_bytes");
+        assert!(peak < 60 << 20, "{scheme}: {peak} bytes in a budget of 48M");
+    }
+}
+
+/// The same with a place that breaks.
+#[test]
+fn one_of_two_places_breaks() {
+    let Some(noise) = Noise::new("one_breaks") else { return };
+    let second = noise.bench.directory.to_str().unwrap().to_owned();
+    for scheme in ["memfit", "swap", "cervera99"] {
+        let directory = noise.bench.directory.join(scheme);
+        fs::create_dir(&directory).unwrap();
+        let mounted = match Mounted::new(&directory, 200) {
+            Ok(mounted) => mounted,
+            Err(reason) => return skip("one_breaks", &format!("no file system of its own here: {reason}")),
+        };
+        let first = mounted.place.to_str().unwrap().to_owned();
+        let abort = std::thread::spawn({
+            let (place, path) = (mounted.place.clone(), first.clone());
+            let empty = used_blocks(&place);
+            move || {
+                eventually("the swap tier is written to", || used_blocks(&place) > empty + WRITTEN_BLOCKS);
+                sh(&format!("mount -o remount,abort '{path}'"))
+            }
+        });
+        let options = ["--swap", &first, "--swap", &second, "--swap-size", "300M", "--scheme", scheme];
+        let (ran, stats) = noise.right(&options, "", "100 8 seqw");
+        if let Err(reason) = abort.join().unwrap() {
+            return skip("one_breaks", &format!("cannot be made to: {reason}"));
+        }
+        assert!(ran.err.contains(&format!("cannot write to the swap tier at {first}: ")), "{scheme}: {}", ran.err);
+        assert!(ran.err.contains("going on with the other places"), "{scheme}: {}", ran.err);
+        assert_eq!(ran.err.matches("cannot write").count(), 1, "{scheme}: {}", ran.err);
+        let peak = number(&stats, "/peak/total_bytes");
+        assert!(peak < 60 << 20, "{scheme}: {peak} bytes in a budget of 48M");
+    }
+}
+
 /// Blocks of a file system that are in use.
 fn used_blocks(place: &Path) -> u64 {
     let path = CString::new(place.as_os_str().as_bytes()).unwrap();
@@ -337,7 +412,8 @@ fn a_real_file_system_that_becomes_read_only() {
     if let Err(reason) = abort.join().unwrap() {
         return skip("read_only", &format!("cannot be made to: {reason}"));
     }
-    assert!(ran.err.contains("cannot write to the swap tier: Read-only file system"), "{}", ran.err);
+    let told = format!("cannot write to the swap tier at {place}: Read-only file system");
+    assert!(ran.err.contains(&told) && ran.err.contains("going on without it"), "{}", ran.err);
     noise.ends(&["--swap", &place], "", "44 1 seqw", &["no file can be made in it", "Read-only file system"]);
 }
 
@@ -395,7 +471,7 @@ fn a_file_whose_file_system_is_a_program_that_fails() {
     noise.ends(&options, "", "80 1 seqp", &["killed process", "noise", "Input/output error"]);
     drop(fuse);
     let fuse = mount(Some("write-eio=40"));
-    let broken = "cannot write to the swap tier: Input/output error";
+    let broken = "Input/output error; going on without it";
     noise.ends(&options, "", "80 1 seqw", &["out of memory", broken, "-m"]);
     drop(fuse);
     let fuse = mount(Some("flip=50"));

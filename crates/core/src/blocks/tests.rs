@@ -120,16 +120,30 @@ fn a_lost_block_is_not_free_again_and_its_device_does_not_grow() {
     let mut map = BlockMap::new(&[0..2000, 5000..5010]);
     (0..600).for_each(|i| assert_eq!(map.alloc(), Some(i)));
     assert!(map.release(3));
-    map.lose(7);
+    assert_eq!(map.lose(7), 0);
     map.check();
     assert_eq!((map.used_blocks(), map.free_blocks()), (598, 11));
     assert_eq!([map.alloc(), map.alloc()], [Some(3), Some(5000)], "the next device has space");
-    map.lose(5000);
+    assert_eq!(map.lose(5000), 0);
     map.check();
     assert_eq!(map.alloc(), None);
     assert!(map.release(599));
     assert_eq!([map.alloc(), map.alloc()], [Some(599), None]);
     map.check();
+}
+
+#[test]
+fn reservations_of_lost_blocks_end() {
+    let mut map = BlockMap::new(&[0..10]);
+    assert_eq!(map.alloc_run(4), [0..4]);
+    (0..5).for_each(|_| assert!(map.reserve()));
+    assert!(map.release(2), "one that the device has");
+    assert_eq!(map.lose(3), 4, "for one of the five");
+    (0..4).for_each(|_| map.unreserve());
+    map.check();
+    assert!(!map.reserve() && map.alloc().is_none());
+    map.unreserve();
+    assert_eq!((map.alloc_run(1), map.free_blocks()), (vec![2..3], 0));
 }
 
 /// Tables of unused blocks take no memory.

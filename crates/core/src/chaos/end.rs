@@ -53,10 +53,9 @@ impl World {
         assert_eq!((self.core.blocks_in_use(), self.core.totals_staged()), (0, 0));
         assert!(self.log.is_empty(), "extents of nobody");
         assert!(!self.core.pool_is_full(), "full, and nothing is in it");
-        if !self.log() && self.tier_blocks() > 0 {
-            let all = self.tier_blocks();
-            assert!(self.core.pool_control.blocks_for(all).is_some(), "blocks are reserved for nobody");
-        }
+        let all = self.core.blocks_free();
+        assert!(self.refuses || self.log() || all == self.tier_blocks(), "blocks were lost");
+        assert!(all == 0 || self.core.pool_control.blocks_for(all).is_some(), "blocks are reserved for nobody");
     }
 
     /// With nothing under way and a working device, staged pages find a place as long as blocks are
@@ -67,7 +66,7 @@ impl World {
                 self.evict(0, number);
             }
             let before = self.core.totals_staged();
-            if before == 0 || (!self.log() && self.core.blocks_in_use() + 16 >= self.tier_blocks()) {
+            if before == 0 || (!self.log() && self.core.blocks_free() <= 16) {
                 return;
             }
             assert!(round < 100, "{before} pages are staged, and none goes on");

@@ -233,6 +233,12 @@ impl Bench {
         count
     }
 
+    /// The device refuses the block of a write.
+    pub fn refuse(&mut self, victim: &WriteBack) {
+        self.core.refused(victim.object);
+        self.apply_effects();
+    }
+
     /// Ends a write; `well`: it succeeded.
     pub fn end_write(&mut self, victim: &WriteBack, well: bool) {
         let to = victim.to.expect("schemes of the papers write to blocks");

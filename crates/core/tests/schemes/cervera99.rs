@@ -132,6 +132,35 @@ fn a_write_that_fails() {
     assert_eq!((bench.core.blocks_in_use(), bench.counters().to_swap), (0, 0));
 }
 
+/// A device without space for more blocks takes those that it has.
+#[test]
+fn blocks_that_the_device_refuses_are_not_tried_again() {
+    let mut bench = Bench::new("cervera99", &["replacement.threshold_percent=100"], 16, 1000);
+    (0..4).for_each(|page| bench.store_only(page, anonymous(4000)));
+    bench.write_back();
+    assert_eq!((bench.counters().to_swap, bench.core.blocks_in_use(), bench.core.blocks_free()), (4, 4, 996));
+    // Two pages in each buffer; those of the first are freed while it is written.
+    (10..16).for_each(|page| bench.store_only(page, anonymous(2000)));
+    bench.under_way = Some(Vec::new());
+    bench.write_back();
+    let writes = bench.under_way.replace(Vec::new()).unwrap();
+    assert_eq!(writes.len(), 6);
+    (10..12).for_each(|page| bench.free(page));
+    writes.iter().for_each(|write| bench.refuse(write));
+    bench.core.check();
+    assert!((12..16).all(|page| in_pool(&bench.source(page))));
+    assert_eq!((bench.core.blocks_in_use(), bench.core.blocks_free()), (4, 0));
+    assert_eq!(bench.write_back(), 0, "no block is left");
+    assert_eq!(bench.store(20, anonymous(2000)), Went::Waits);
+    // A block that the device has is free.
+    bench.load(2);
+    bench.under_way = None;
+    bench.written.clear();
+    bench.write_back();
+    assert_eq!((bench.written.as_slice(), bench.core.blocks_free()), (&[2][..], 0));
+    bench.core.check();
+}
+
 #[test]
 fn due_buffers_that_got_empty() {
     let mut bench = Bench::new("cervera99", &[], 16, 1000);

@@ -90,7 +90,7 @@ impl BlockWriter {
         let objects = items.iter().map(|item| u64::from(item.stored.len)).sum();
         let refused = blocks(&self.tier).refuses(block);
         if refused.is_some() {
-            self.ended.push(Written { items, error: refused });
+            self.ended.push(Written { items, error: refused, device: None });
             return;
         }
         if self.run.as_ref().is_some_and(|run| block != run.blocks.end || block % IN_SEGMENT == 0) {
@@ -169,8 +169,9 @@ impl BlockWriter {
         if self.buffer.is_none() && buffer.len() == SEGMENT {
             self.buffer = Arc::into_inner(buffer);
         }
+        let (device, _) = blocks(&self.tier).place(SegmentId(run.blocks.start / IN_SEGMENT));
         blocks(&self.tier).ended(run.blocks, error.as_ref());
-        self.ended.push(Written { items: run.items, error });
+        self.ended.push(Written { items: run.items, error, device: Some(device) });
     }
 
     /// Whether any block can still be written.
@@ -562,14 +563,17 @@ mod tests {
         let ended = write(&mut full, 100..110, 0);
         assert_eq!((ended.len(), ended[0].items.len()), (1, 10));
         assert_eq!(ended[0].error.as_ref().unwrap().raw_os_error(), Some(libc::ENOSPC));
+        assert_eq!(ended[0].device, Some(0));
         assert!(writer.usable());
         assert_eq!(tier.blocks(), [0..10, 12..13]);
-        tier.set_blocks_in_use(5);
+        tier.set_blocks_in_use(5, 6);
         assert_eq!(tier.free_bytes(), 6 * 4096);
         let ended = write(&mut writer, [8, 9, 10, 11], 1);
         let failed: Vec<u32> =
             ended.iter().filter(|w| w.error.is_some()).flat_map(|w| &w.items).map(|i| i.object.0).collect();
         assert_eq!(failed, [10, 11]);
+        let told = |w: &&Written| w.error.is_some() && w.device.is_some();
+        assert_eq!(ended.iter().filter(told).count(), 0, "that was known");
         let mut reader = Reader::new(Arc::clone(&tier), 256 << 20);
         assert_eq!(reader.fetch(raw(9)).unwrap(), page(9, 1));
     }
@@ -618,12 +622,12 @@ mod tests {
         let blocks = (64 << 20) / 4096;
         assert_eq!((tier.used_bytes(), tier.live_bytes(), tier.free_bytes()), (0, 0, blocks * 4096));
         written(&mut BlockWriter::new(Arc::clone(&tier)), 0..3, 0);
-        tier.set_blocks_in_use(3);
+        tier.set_blocks_in_use(3, blocks - 3);
         assert_eq!((tier.used_bytes(), tier.live_bytes()), (3 * 4096, 3 * 4096));
         assert_eq!(tier.free_bytes(), (blocks - 3) * 4096);
         tier.free(raw(2).extent, 4096);
         assert_eq!(tier.used_bytes(), 3 * 4096);
-        tier.set_blocks_in_use(1);
+        tier.set_blocks_in_use(1, blocks - 1);
         assert_eq!(tier.counters.peak_bytes.load(Relaxed), 3 * 4096);
         assert!((64 * 24..65 * 32).contains(&tier.metadata_bytes()), "{} for a segment", tier.metadata_bytes());
         tier.leaves(raw(1), &page(1, 0));

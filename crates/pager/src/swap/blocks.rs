@@ -2,7 +2,8 @@
 //!
 //! The core chooses which block is written ([`memfit_core::blocks`]). All 4096 bytes of a block
 //! belong to its objects, so this table has the tag and the number of the write that sealed the
-//! block: 24 bytes for each block of a segment that was ever written to.
+//! block: 24 bytes for each block of a segment that was ever written to. Once a raw slot of the
+//! segment was read, each has 16 bytes more for a hash.
 //!
 //! A write gets its number before it begins, and no number is used twice. So the number serves as
 //! the nonce and as a time. Bytes that were read when the last number was `n` are current if the
@@ -125,6 +126,8 @@ struct State {
     segments: Vec<Option<Box<Segment>>>,
     /// How many segments are allocated.
     made: usize,
+    /// How many of them have hashes.
+    hashed: usize,
 }
 
 /// Place of a block in the tables: its segment, its index there, its bit in the masks.
@@ -183,6 +186,8 @@ pub struct Blocks {
     state: Lock<State, { rank::BLOCKS }>,
     /// Blocks that hold objects, as the core counts.
     in_use: AtomicU64,
+    /// Blocks that objects can get, as the core counts.
+    free: AtomicU64,
     /// Blocks that can be used.
     total: AtomicU64,
 }
@@ -200,6 +205,7 @@ impl Blocks {
         let segments = (bytes / u64::from(SEGMENT_BYTES)).min(u64::from(most)) as u32;
         let device = Device { first, segments, reserved };
         self.total.fetch_add(device.blocks().len() as u64, Relaxed);
+        self.free.fetch_add(device.blocks().len() as u64, Relaxed);
         self.devices.push(device);
         self.state().conditions.push(Condition::Good);
     }
@@ -229,9 +235,16 @@ impl Blocks {
         self.in_use.load(Relaxed)
     }
 
-    /// Notes how many blocks hold objects, as the core counts.
-    pub fn set_in_use(&self, blocks: u64) {
+    /// Blocks that objects can get. Not what is unused: a block on a broken device can hold an
+    /// object, and others there can be had no more.
+    pub fn free(&self) -> u64 {
+        self.free.load(Relaxed).min(self.total())
+    }
+
+    /// Notes how many blocks hold objects and how many can be had, as the core counts.
+    pub fn set_in_use(&self, blocks: u64, free: u64) {
         self.in_use.store(blocks, Relaxed);
+        self.free.store(free, Relaxed);
     }
 
     /// Why the block cannot be written.
@@ -329,7 +342,9 @@ impl Blocks {
         let mut state = self.state();
         let segment = state.segment_mut(segment);
         if segment.under_way & bit == 0 {
+            let first = segment.read.is_none();
             segment.read.get_or_insert_with(|| Box::new([None; IN_SEGMENT as usize]))[i] = Some(hash);
+            state.hashed += usize::from(first);
         }
     }
 
@@ -364,7 +379,8 @@ impl Blocks {
     /// Bytes of the tables.
     pub fn metadata_bytes(&self) -> u64 {
         let state = self.state();
-        (state.segments.capacity() * size_of::<usize>() + state.made * size_of::<Segment>()) as u64
+        let hashes = state.hashed * size_of::<[Option<Hash>; IN_SEGMENT as usize]>();
+        (state.segments.capacity() * size_of::<usize>() + state.made * size_of::<Segment>() + hashes) as u64
     }
 }
 
@@ -510,5 +526,9 @@ mod tests {
         (0..200).for_each(|block| begun(&blocks, block));
         let bytes = blocks.metadata_bytes();
         assert!((4 * 64 * 24..4 * 64 * 25).contains(&bytes), "{bytes} for four segments");
+        let hash = crate::swap::Hasher::new().unwrap().hash(&[1; BLOCK]);
+        (0..200).for_each(|block| blocks.ended(block..block + 1, None));
+        (0..3).for_each(|block| blocks.was_read(block, hash));
+        assert_eq!(blocks.metadata_bytes(), bytes + 64 * 16, "hashes for one of them");
     }
 }

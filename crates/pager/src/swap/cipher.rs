@@ -1,9 +1,9 @@
 //! Confidentiality and integrity of the swap tier: AES-128-GCM with a key that exists only in this
 //! pager's memory.
 //!
-//! The nonce is the sequence number of the segment's use, which never repeats, and the place in the
-//! segment. So bytes of another place, older bytes and damaged bytes do not open: the tag is the
-//! checksum as well.
+//! The nonce is the sequence number of the segment's use or of the block's write, which never
+//! repeats, and the place. So bytes of another place, older bytes and damaged bytes do not open:
+//! the tag is the checksum as well.
 
 use super::ALIGN;
 use ring::aead::{Aad, LessSafeKey, Nonce, Tag, UnboundKey, AES_128_GCM};

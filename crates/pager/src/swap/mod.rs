@@ -34,14 +34,17 @@ use blocks::{Blocks, BLOCK, IN_SEGMENT};
 use cipher::{Cipher, Label, TAG_BYTES};
 use copies::Copies;
 use memfit_codec::page_write_ns;
-use memfit_core::blocks::block_of;
-use memfit_core::swap_log::{byte_in_segment, stored_bytes, SegmentId, SwapLog, HEAD_BYTES, SEGMENT_BYTES};
+use memfit_core::blocks::{block_of, BLOCKS_MAX, BLOCK_BYTES};
+use memfit_core::scheme::SwapFormat;
+use memfit_core::swap_log::{
+    byte_in_segment, stored_bytes, SegmentId, SwapLog, HEAD_BYTES, SEGMENTS_MAX, SEGMENT_BYTES,
+};
 use memfit_core::{Extent, ObjectId, Stored};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, RawFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::Arc;
 
@@ -80,8 +83,28 @@ pub enum Layout {
     Blocks,
 }
 
+impl Layout {
+    /// The layout of a swap format.
+    pub fn of(format: SwapFormat) -> Layout {
+        match format {
+            SwapFormat::CompressedExtents => Layout::Log,
+            SwapFormat::RawSlots | SwapFormat::CompressedBatches => Layout::Blocks,
+        }
+    }
+
+    /// Bytes of all places together that an [`Extent`] can address.
+    pub fn most_bytes(self) -> u64 {
+        match self {
+            Layout::Log => u64::from(SEGMENTS_MAX) * u64::from(SEGMENT_BYTES),
+            Layout::Blocks => u64::from(BLOCKS_MAX) * u64::from(BLOCK_BYTES),
+        }
+    }
+}
+
 /// A file or device of the tier.
 struct Place {
+    /// As the user names it.
+    path: PathBuf,
     file: File,
     /// Bytes that it may use.
     most: u64,
@@ -131,7 +154,7 @@ impl SwapTier {
     /// When it cannot be opened.
     pub fn add(&mut self, path: &Path, max_bytes: u64) -> io::Result<()> {
         let (file, bytes, reserved) = device::open(path, max_bytes)?;
-        self.files.push(Place { file, most: bytes, allocated: AtomicU64::new(0) });
+        self.files.push(Place { path: path.into(), file, most: bytes, allocated: AtomicU64::new(0) });
         // The first segment of an existing file stays as it is: it may hold a signature.
         match &mut self.blocks {
             Some(blocks) => blocks.add_device(bytes, reserved),
@@ -145,6 +168,16 @@ impl SwapTier {
     /// Whether the layout is a log.
     pub fn is_log(&self) -> bool {
         self.blocks.is_none()
+    }
+
+    /// The file, device or directory with this number, as the user names it.
+    pub fn path(&self, device: usize) -> &Path {
+        &self.files[device].path
+    }
+
+    /// How many files, devices and directories the tier has. They are filled in this order.
+    pub fn places(&self) -> usize {
+        self.files.len()
     }
 
     fn log(&self) -> Held<'_, SwapLog> {
@@ -231,10 +264,10 @@ impl SwapTier {
         self.blocks.as_ref().map_or_else(Vec::new, Blocks::usable)
     }
 
-    /// Notes how many blocks hold objects, as the core counts.
-    pub fn set_blocks_in_use(&self, blocks: u64) {
+    /// Notes how many blocks hold objects and how many can be had, as the core counts.
+    pub fn set_blocks_in_use(&self, blocks: u64, free: u64) {
         if let Some(all) = &self.blocks {
-            all.set_in_use(blocks);
+            all.set_in_use(blocks, free);
             self.counters.peak_bytes.fetch_max(blocks * BLOCK as u64, Relaxed);
         }
     }
@@ -346,7 +379,7 @@ impl SwapTier {
     /// Bytes that the tier can still take.
     pub fn free_bytes(&self) -> u64 {
         match &self.blocks {
-            Some(blocks) => blocks.total().saturating_sub(blocks.in_use()) * BLOCK as u64,
+            Some(blocks) => blocks.free() * BLOCK as u64,
             None => self.log().usage().free_bytes,
         }
     }
@@ -361,7 +394,7 @@ impl SwapTier {
     /// Bytes to allocate before a segment is written, so that no write extends the file: such a
     /// write excludes all reads of the file meanwhile (ext4, xfs).
     fn to_allocate(&self, segment: SegmentId) -> Option<(RawFd, Range<u64>)> {
-        let (Place { file, most, allocated }, offset) = self.device_of(segment);
+        let (Place { file, most, allocated, .. }, offset) = self.device_of(segment);
         let (have, end) = (allocated.load(Relaxed), offset + SEGMENT as u64);
         let to = (end + ALLOCATE_BYTES).min(*most);
         if end + ALLOCATE_BYTES / 2 <= have || to <= have {

@@ -465,7 +465,7 @@ mod tests {
             Layout::Blocks => in_blocks(&tier),
         };
         let mut stored: Vec<Stored> = vec![Stored { extent: Extent { unit: 0 }, len: 0, codec: 0 }; OBJECTS as usize];
-        for Written { items, error } in ended {
+        for Written { items, error, .. } in ended {
             assert!(error.is_none(), "{error:?}");
             items.iter().for_each(|item| stored[item.object.0 as usize] = item.stored);
         }

@@ -44,6 +44,9 @@ pub struct Written {
     pub items: Vec<Item>,
     /// Why it failed, if it did.
     pub error: Option<io::Error>,
+    /// The number of its device. `None`: nothing was asked of the device, since an earlier write
+    /// failed.
+    pub device: Option<usize>,
 }
 
 struct Open {
@@ -73,6 +76,8 @@ struct Cleaning {
     objects: Vec<ObjectId>,
     /// Objects appended elsewhere that are not on the device yet.
     left: usize,
+    /// Its bytes were read again, because an object did not open.
+    reread: bool,
     bad: bool,
 }
 
@@ -249,7 +254,8 @@ impl Writer {
         if let Some(error) = &error {
             self.lost(segment, error);
         }
-        self.ended.push(Written { items, error });
+        let (device, _) = self.tier.log().place(segment);
+        self.ended.push(Written { items, error, device: Some(device.0 as usize) });
         self.keep(transfer.into_buffer());
     }
 
@@ -270,7 +276,7 @@ impl Writer {
             self.not_left(&items);
             if !items.is_empty() {
                 let error = error.raw_os_error().map_or_else(|| error.kind().into(), io::Error::from_raw_os_error);
-                self.ended.push(Written { items, error: Some(error) });
+                self.ended.push(Written { items, error: Some(error), device: None });
             }
             self.tier.log().close(segment);
             self.keep(buffer);
@@ -314,13 +320,17 @@ impl Writer {
         drop(log);
         self.tier.drop_copies(Some(segment));
         let buffer = Arc::new(Aligned::new(SEGMENT));
+        let read = Some(self.begin_read(segment, Arc::clone(&buffer)));
+        self.cleaning = Some(Cleaning { segment, sequence, buffer, read, objects, left: 0, reread: false, bad: false });
+    }
+
+    fn begin_read(&mut self, segment: SegmentId, buffer: Arc<Aligned>) -> Transfer {
         let (fd, offset) = self.tier.place(segment);
-        let (token, shared) = (self.next_token, Arc::clone(&buffer));
-        let request = Request { token, write: false, fd, offset, buffer: shared, at: 0, len: SEGMENT };
+        let request = Request { token: self.next_token, write: false, fd, offset, buffer, at: 0, len: SEGMENT };
         self.next_token += 1;
         let read = Transfer::begin(&mut self.engine, request, &self.tier.counters);
         self.engine.start();
-        self.cleaning = Some(Cleaning { segment, sequence, buffer, read: Some(read), objects, left: 0, bad: false });
+        read
     }
 
     /// The segment that was read for cleaning, and up to `max` of its objects that are still to be
@@ -358,7 +368,8 @@ impl Writer {
     }
 
     /// Appends an object of the segment that is being cleaned. False if there is no room now: if
-    /// no write is under way that could make some, the cleaning ends.
+    /// no write is under way that could make some, the cleaning ends. False also if the segment is
+    /// read once more, because the object does not open.
     pub fn append_again(&mut self, object: ObjectId, stored: Stored) -> bool {
         match self.room(stored.len, true) {
             Room::Yes => {}
@@ -373,16 +384,28 @@ impl Writer {
         let mut scratch = std::mem::take(&mut self.scratch);
         let buffer = Arc::get_mut(&mut cleaning.buffer).expect("the read has ended");
         let bytes = &buffer.bytes()[start..end];
-        if self.tier.open_object(stored, cleaning.sequence, bytes, &mut scratch).is_some() {
+        let opens = self.tier.open_object(stored, cleaning.sequence, bytes, &mut scratch).is_some();
+        if opens {
             cleaning.left += 1;
             let from = Some((stored, cleaning.sequence));
             self.add(object, stored.codec, &scratch[..usize::from(stored.len)], from);
-        } else {
-            // The object stays where it is: a fault will report the error.
-            cleaning.bad = true;
         }
         self.scratch = scratch;
-        true
+        opens || !self.reads_again()
+    }
+
+    /// An object of the segment that is being cleaned does not open. Whether its bytes are read
+    /// once more. If not, it stays where it is: a fault will report the error.
+    fn reads_again(&mut self) -> bool {
+        self.tier.counters.errors.fetch_add(1, Relaxed);
+        let Some(mut cleaning) = self.cleaning.take() else { return false };
+        let again = !std::mem::replace(&mut cleaning.reread, true);
+        if again {
+            cleaning.read = Some(self.begin_read(cleaning.segment, Arc::clone(&cleaning.buffer)));
+        }
+        cleaning.bad |= !again;
+        self.cleaning = Some(cleaning);
+        again
     }
 
     /// Whether a segment is being cleaned.
@@ -577,6 +600,36 @@ mod tests {
         live.filter(|(_, stored)| SegmentId::of(stored.extent) == segment).collect()
     }
 
+    /// A device can read wrong once. What stays wrong is left where it is.
+    #[test]
+    fn cleaning_reads_a_damaged_segment_once_more() {
+        for damages in [1, 2] {
+            let (tier, mut writer, stored) = full_with_holes(16);
+            let mut live = cleaned_without_space(&mut writer, &stored);
+            writer.engine = Engine::new();
+            for _ in 0..damages {
+                let cleaning = writer.cleaning.as_mut().unwrap();
+                Arc::get_mut(&mut cleaning.buffer).unwrap().bytes().fill(0);
+                let (object, stored) = live.pop().unwrap();
+                if !writer.append_again(object, stored) {
+                    writer.clean_later([object].into_iter());
+                    live.push((object, stored));
+                }
+                while writer.busy() {
+                    assert_eq!(writer.next_to_clean(1), None, "not before it is read");
+                    writer.wait(100);
+                    assert!(writer.reap().is_empty());
+                }
+            }
+            assert_eq!(tier.counters.errors.load(Relaxed), damages);
+            assert_eq!(writer.cleaning.as_ref().unwrap().bad, damages == 2);
+            if damages == 1 {
+                assert!(live.iter().all(|(object, stored)| writer.append_again(*object, *stored)));
+                assert_eq!(writer.cleaning.as_ref().unwrap().left, live.len());
+            }
+        }
+    }
+
     #[test]
     fn cleaning_ends_when_the_device_cannot_grow() {
         let (tier, mut writer, stored) = full_with_holes(16);
@@ -585,7 +638,7 @@ mod tests {
         writer.flush();
         while writer.busy() {
             writer.wait(100);
-            for Written { items, error } in writer.reap() {
+            for Written { items, error, .. } in writer.reap() {
                 assert_eq!(error.unwrap().raw_os_error(), Some(libc::ENOSPC));
                 items.iter().for_each(|item| tier.free(item.stored.extent, item.stored.len));
             }
