@@ -17,6 +17,7 @@
 //! read-only memory then stay, and a process with a file that somebody wants to change is killed.
 
 use crate::agent;
+use crate::forbidden::{forbids, yield_now};
 use crate::sys::{self, syscall};
 use core::hint::spin_loop;
 use core::mem::size_of;
@@ -103,6 +104,8 @@ pub fn enter() {
         } else if spins < SPINS {
             spins += 1;
             spin_loop();
+        } else if forbids(sys::FUTEX) {
+            spin_loop();
         } else if seen & SLEEPER != 0 || CALLS.compare_exchange(seen, seen | SLEEPER, Relaxed, Relaxed).is_ok() {
             sys::futex_wait(&CALLS, seen | SLEEPER, 100);
             sleeps += 1;
@@ -118,7 +121,8 @@ pub fn enter() {
 pub fn leave() {
     // A signal handler inside of such a call can fork: no call is under way in the child.
     let one_less = |seen: u32| (seen & !(OPEN | SLEEPER | WANTED) != 0).then(|| seen - 1);
-    if CALLS.fetch_update(Release, Relaxed, one_less) == Ok(WANTED + 1) {
+    // The stub does not sleep long.
+    if CALLS.fetch_update(Release, Relaxed, one_less) == Ok(WANTED + 1) && !forbids(sys::FUTEX) {
         sys::futex_wake(&CALLS);
     }
 }
@@ -126,6 +130,7 @@ pub fn leave() {
 /// In a fork child, which has only the thread that forked.
 pub fn forget() {
     CALLS.store(0, Relaxed);
+    UNSHARING.store(false, Relaxed);
 }
 
 /// In the stub: keeps such calls out until [`end`]. False if one is under way; with `waits`, if it
@@ -169,8 +174,7 @@ pub fn keep_executed() {
 pub fn keep_shared() {
     SHARED_STAYS.store(true, SeqCst);
     while UNSHARING.load(SeqCst) && agent::is_there() {
-        // SAFETY: lets others run.
-        unsafe { syscall!(sys::SCHED_YIELD) };
+        yield_now();
     }
 }
 
@@ -218,14 +222,34 @@ pub const PROCMAP_QUERY: usize = 0xc068_6611;
 
 /// The mapping that contains an address. `maps` is /proc/PID/maps of this process, or -1.
 pub fn ask(maps: i32, address: usize) -> Option<Mapping> {
-    let mut query = Query { size: size_of::<Query>() as u64, address: address as u64, ..Query::default() };
+    query(maps, address, 0).ok()
+}
+
+/// The same, or the next mapping above the address; `None` if there is no such one either. The
+/// error is that of the call.
+pub fn ask_next(maps: i32, address: usize) -> Result<Option<Mapping>, isize> {
+    const COVERING_OR_NEXT: u64 = 0x10;
+    const NO_MAPPING: isize = -2;
+    match query(maps, address, COVERING_OR_NEXT) {
+        Err(NO_MAPPING) => Ok(None),
+        found => found.map(Some),
+    }
+}
+
+fn query(maps: i32, address: usize, flags: u64) -> Result<Mapping, isize> {
+    let mut query = Query { size: size_of::<Query>() as u64, flags, address: address as u64, ..Query::default() };
+    const NO_FILE: isize = -9;
+    if maps < 0 {
+        return Err(NO_FILE);
+    }
     // SAFETY: a valid procmap_query.
-    if maps < 0 || unsafe { syscall!(sys::IOCTL, maps, PROCMAP_QUERY, &raw mut query) } != 0 {
-        return None;
+    let result = unsafe { syscall!(sys::IOCTL, maps, PROCMAP_QUERY, &raw mut query) };
+    if result != 0 {
+        return Err(result);
     }
     let plain = query.access & SHARED == 0 && query.inode == 0 && query.device == [0; 2];
     let (start, end) = (query.start as usize, query.end as usize);
-    Some(Mapping { start, end, access: query.access as usize & 7, plain })
+    Ok(Mapping { start, end, access: query.access as usize & 7, plain })
 }
 
 /// A run of pages of a read-only mapping that is writable for the moment, but only for the stub.

@@ -10,9 +10,12 @@
 //!    fill pages of the range, and a fill replaces a guard.
 
 use crate::exec::returned;
+use crate::forbidden::{forbids, is_readable};
 use crate::reservation::up_to_unused;
+use crate::space::unused_in;
 use crate::sys::{self, syscall, Iovec, PAGE_BYTES};
-use crate::{file_map, fills, fork};
+use crate::{access, file_map, fills, fork};
+use core::mem::size_of;
 
 const DONTNEED: i32 = 4;
 const REMOVE: i32 = 9;
@@ -52,26 +55,83 @@ pub unsafe fn advise(start: usize, bytes: usize, advice: i32) -> isize {
 /// # Safety
 /// The caller has asked for guards in this range.
 unsafe fn tell_guards(start: usize, bytes: usize, result: isize) {
+    let whole = bytes.checked_next_multiple_of(PAGE_BYTES);
+    // The kernel has refused what is no range of pages, and done nothing.
+    let Some(end) = whole.and_then(|bytes| start.checked_add(bytes)).filter(|_| start % PAGE_BYTES == 0) else {
+        return;
+    };
     // SAFETY: as the caller promises: where there is a guard, there are no contents.
     unsafe {
         if result == 0 {
-            syscall!(sys::MADVISE, start, bytes, DONTNEED);
-            syscall!(sys::MADVISE, start, bytes, GUARD_INSTALL);
-            return;
+            drop_guarded(start, end);
+        } else {
+            guard_again(start, unused_in(start, bytes).unwrap_or(end));
         }
-        // The kernel stops at the first mapping that cannot have guards, and skips holes.
-        let mut page = start & !(PAGE_BYTES - 1);
-        while page < start.saturating_add(bytes) {
-            match syscall!(sys::MADVISE, page, PAGE_BYTES, GUARD_INSTALL) {
-                0 => {
-                    syscall!(sys::MADVISE, page, PAGE_BYTES, DONTNEED);
-                    syscall!(sys::MADVISE, page, PAGE_BYTES, GUARD_INSTALL);
-                }
-                error if error == -sys::ENOMEM => {}
-                _ => return,
+    }
+}
+
+/// Steps 2 and 3 for guards that are there.
+///
+/// # Safety
+/// The caller has asked for guards in this range, and all of it has them.
+unsafe fn drop_guarded(start: usize, end: usize) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        syscall!(sys::MADVISE, start, end - start, DONTNEED);
+        syscall!(sys::MADVISE, start, end - start, GUARD_INSTALL);
+    }
+}
+
+/// After an error: the kernel stops at the first mapping that cannot have guards, and skips holes.
+/// Goes from mapping to mapping or, where /proc does not tell them, from page to page.
+///
+/// # Safety
+/// The caller has asked for guards in this range.
+unsafe fn guard_again(start: usize, end: usize) {
+    const HERE: isize = -100;
+    // SAFETY: as the caller promises. A path with a null; our own descriptor; O_CLOEXEC.
+    unsafe {
+        let maps = match forbids(sys::OPENAT) || forbids(sys::IOCTL) {
+            true => -1,
+            false => syscall!(sys::OPENAT, HERE, c"/proc/self/maps".as_ptr(), 0o2000000) as i32,
+        };
+        let mut at = start;
+        while at < end {
+            let (from, to) = match access::ask_next(maps, at) {
+                Ok(Some(mapping)) => (mapping.start.max(at), mapping.end.min(end)),
+                Ok(None) => break,
+                Err(_) => (at, at + PAGE_BYTES),
+            };
+            if from >= end || !guard_mapped(from, to) {
+                break;
             }
-            page += PAGE_BYTES;
+            at = to;
         }
+        if maps >= 0 {
+            syscall!(sys::CLOSE, maps);
+        }
+    }
+}
+
+/// The same for a part of one mapping. False if the kernel stopped here.
+///
+/// # Safety
+/// As [`guard_again`].
+unsafe fn guard_mapped(start: usize, end: usize) -> bool {
+    // SAFETY: as the caller promises.
+    unsafe {
+        if syscall!(sys::MADVISE, start, end - start, GUARD_INSTALL) == 0 {
+            drop_guarded(start, end);
+            return true;
+        }
+        // Another thread may have unmapped a part of it, or memory is short.
+        (start..end).step_by(PAGE_BYTES).all(|page| {
+            let result = syscall!(sys::MADVISE, page, PAGE_BYTES, GUARD_INSTALL);
+            if result == 0 {
+                drop_guarded(page, page + PAGE_BYTES);
+            }
+            result == 0 || result == -sys::ENOMEM
+        })
     }
 }
 
@@ -86,6 +146,7 @@ unsafe extern "C" fn madvise(start: usize, bytes: usize, advice: i32) -> i32 {
 /// # Safety
 /// As process_madvise.
 pub unsafe fn advise_process(pidfd: usize, ranges: usize, count: usize, advice: usize, flags: usize) -> isize {
+    const MOST: usize = 1024;
     // SAFETY: forwards what the caller answers for. If the kernel has done anything, it has read
     // the ranges. Linux takes MADV_REMOVE for the calling process only.
     unsafe {
@@ -93,7 +154,8 @@ pub unsafe fn advise_process(pidfd: usize, ranges: usize, count: usize, advice: 
             let Iovec { base, bytes } = *(ranges as *const Iovec).add(i);
             file_map::is_shared(base, bytes)
         };
-        if advice as i32 == REMOVE && ranges != 0 && (0..count).any(shared) {
+        let removes = advice as i32 == REMOVE && count <= MOST;
+        if removes && is_readable(ranges, count * size_of::<Iovec>()) && (0..count).any(shared) {
             return -sys::EACCES;
         }
         let done = syscall!(sys::PROCESS_MADVISE, pidfd, ranges, count, advice, flags);

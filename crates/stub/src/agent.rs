@@ -6,6 +6,7 @@
 //! to page it: the pager has a thread of the program make it (`greeting`). The fork child of a
 //! paged process depends on the stub thread and makes it at once.
 
+use crate::forbidden::{forbids, yield_now};
 use crate::socket::{ask, connect, is_known, receive, remove_place, send};
 use crate::sys::{self, syscall, PAGE_BYTES};
 use crate::take::Taker;
@@ -174,8 +175,9 @@ fn make(forked: bool) -> bool {
 
 /// Whether the stub thread was made in the calling process, not in the parent of this vfork child.
 fn is_own() -> bool {
-    // SAFETY: asks for a number.
-    PROCESS.load(Relaxed) == unsafe { syscall!(sys::GETPID) } as usize
+    let process = PROCESS.load(Relaxed);
+    // Under a filter that forbids the question it counts as the process itself.
+    process != 0 && (forbids(sys::GETPID) || process == sys::pid())
 }
 
 /// Whether the calling process has the stub thread.
@@ -183,7 +185,13 @@ pub fn is_there() -> bool {
     is_own() && THREAD.load(Relaxed) != NONE
 }
 
-/// The same, once the thread has said hello and can take requests.
+/// Whether there is a stub thread that has said hello, in this process or, if this is a vfork
+/// child, in its parent. Needs no system call.
+pub fn has_thread() -> bool {
+    !matches!(THREAD.load(Relaxed), 0 | NONE)
+}
+
+/// As [`is_there`], once the thread has said hello and can take requests.
 pub fn has_said_hello() -> bool {
     thread().is_some()
 }
@@ -226,11 +234,10 @@ fn thread() -> Option<usize> {
     }
     for _ in 0..HELLO_POLLS {
         match THREAD.load(Acquire) {
-            // SAFETY: lets others run.
-            0 => unsafe { syscall!(sys::SCHED_YIELD) },
+            0 => yield_now(),
             NONE => return None,
             thread => return Some(thread),
-        };
+        }
     }
     None
 }
@@ -239,10 +246,11 @@ fn thread() -> Option<usize> {
 /// the stub thread, ends the process. (The pager handles other cases, and threads that end by a
 /// bare `syscall` instruction.)
 pub fn exit_thread(status: usize) -> ! {
+    let asks = !forbids(sys::GETTID) && !forbids(sys::GETPID);
     // SAFETY: only asks for numbers and ends this thread. The stack of another thread may be
     // evicted: this path does not touch it.
     unsafe {
-        while syscall!(sys::GETTID) != syscall!(sys::GETPID) {
+        while !asks || syscall!(sys::GETTID) != syscall!(sys::GETPID) {
             syscall!(sys::EXIT, status);
         }
     }
@@ -262,8 +270,12 @@ fn exit_first_thread(status: usize) -> ! {
     }
 }
 
-/// How many threads the calling process has, with the stub thread. `None` without /proc.
+/// How many threads the calling process has, with the stub thread. `None` without /proc, and if a
+/// filter refuses the question.
 pub fn threads() -> Option<u64> {
+    if forbids(sys::STAT) {
+        return None;
+    }
     // struct stat of x86-64: the link count is its third word. Links of this directory: "." and
     // "..", and one per thread.
     let mut stat = [0u64; 18];
@@ -280,8 +292,7 @@ fn await_end(thread: usize) -> bool {
         if !runs.unwrap_or_else(|| THREAD.load(Acquire) == thread) {
             return runs.is_some();
         }
-        // SAFETY: lets others run.
-        unsafe { syscall!(sys::SCHED_YIELD) };
+        yield_now();
     }
 }
 

@@ -11,6 +11,7 @@
 //! `seccomp` detaches the process before such a call.
 
 use crate::exec::{returned, Next};
+use crate::forbidden::{is_guest, yield_now};
 use crate::seccomp::{Instruction, Program, ALLOW, WORK};
 use crate::sys::{self, syscall, ENOSYS};
 use crate::{agent, file_map, fork, socket};
@@ -80,7 +81,9 @@ pub fn is_confined() -> bool {
 /// hello after that keeps them.)
 pub fn begin() -> Change {
     let change = Change::begin(&GIVING_UP);
-    file_map::keep_apart();
+    if !is_guest() {
+        file_map::keep_apart();
+    }
     let mask = fork::set_mask(u64::MAX);
     // The answer to another thread's request may have come first.
     while agent::has_said_hello() && !CONFINED.load(Acquire) {
@@ -118,8 +121,7 @@ fn tell(flags: u32) -> bool {
         if !agent::is_there() {
             return true;
         }
-        // SAFETY: lets others run.
-        unsafe { syscall!(sys::SCHED_YIELD) };
+        yield_now();
     }
     false
 }
@@ -160,9 +162,9 @@ fn confine(flags: u32) -> bool {
 
 /// Most instructions of the filter.
 const ROOM: usize = 112;
-const LOAD: u16 = 0x20;
-const IS: u16 = 0x15;
-const RETURN: u16 = 0x06;
+pub const LOAD: u16 = 0x20;
+pub const IS: u16 = 0x15;
+pub const RETURN: u16 = 0x06;
 /// ERRNO with EPERM.
 const REFUSE: u32 = 0x0005_0001;
 

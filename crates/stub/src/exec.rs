@@ -3,8 +3,9 @@
 //! The loader of a 32-bit program would complain about the 64-bit library in `LD_PRELOAD`. So the
 //! functions that start programs are interposed. Each looks at the file first. For a 32-bit
 //! program, or a script of one, it passes a copy of the environment without the stub and
-//! `MEMFIT_*`. In all other cases, and when it cannot tell, it passes the arguments unchanged;
-//! libc's function then reports the errors.
+//! `MEMFIT_*`. It does the same where a filter would kill the program for what its stub does. In
+//! all other cases, and when it cannot tell, it passes the arguments unchanged; libc's function
+//! then reports the errors.
 //!
 //! All this can run in a signal handler, with a lock of libc held, or in a vfork child that shares
 //! the memory of its suspended parent. So it uses only the stack and raw system calls, and only
@@ -15,6 +16,7 @@ mod file;
 mod filter;
 mod next;
 
+pub use filter::leave_environment;
 pub use next::image;
 
 use core::mem::MaybeUninit;

@@ -9,17 +9,22 @@
 
 use crate::exec::{returned, Next};
 use crate::sys::{self, syscall, Iovec};
-use crate::{agent, greeting};
-use core::mem::transmute;
+use crate::{agent, forbidden, greeting};
+use core::mem::{size_of, transmute};
 
 /// Bytes from which on a call counts as such a call: the kernel fills them in about 0.2 ms.
 pub const LONG: usize = 1 << 20;
 
 /// A call is about to fill `bytes`.
 pub fn begin(bytes: usize) {
-    if bytes >= LONG && greeting::has_greeted() {
+    if bytes >= LONG && may_need_thread() && greeting::has_greeted() {
         agent::make_now();
     }
+}
+
+/// Whether the stub thread may have to be made before a large call. Needs no system call.
+fn may_need_thread() -> bool {
+    greeting::may_have_greeted() && !forbidden::forbids_thread()
 }
 
 /// A call by its number, with the second and third argument of the system call.
@@ -33,16 +38,17 @@ pub fn begin_by_number(number: usize, b: usize, c: usize) {
     }
 }
 
-/// Bytes of all ranges; 0 if there are more than the kernel takes.
+/// Bytes of all ranges; 0 if there are more than the kernel takes, if they cannot be read, or if
+/// their number does not matter.
 ///
 /// # Safety
-/// `ranges` is null or has `count` elements.
+/// `ranges` are an argument of the program.
 unsafe fn total(ranges: *const Iovec, count: usize) -> usize {
     const MOST: usize = 1024;
-    if count > MOST || ranges.is_null() {
+    if count > MOST || !may_need_thread() || !forbidden::is_readable(ranges as usize, count * size_of::<Iovec>()) {
         return 0;
     }
-    // SAFETY: as the caller promises.
+    // SAFETY: they can be read.
     (0..count).fold(0, |sum: usize, i| sum.saturating_add(unsafe { (*ranges.add(i)).bytes }))
 }
 

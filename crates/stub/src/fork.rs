@@ -6,9 +6,10 @@
 //! which pages are evicted. The child waits in its first handler until the pager serves its memory.
 //! The parent touches what glibc needs in the child before that.
 
+use crate::forbidden::forbids;
 use crate::lock as locked;
 use crate::sys::{self, syscall, PAGE_BYTES};
-use crate::{access, agent, socket};
+use crate::{access, agent, seccomp, socket, threads};
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use memfit_wire::{Ring, DOORBELL_PAGES, FORK_BEGINS, FORK_ENDED, NOTICE_DOFORK, NOTICE_DONTFORK, NO_THREAD};
 
@@ -22,6 +23,8 @@ static DOORBELL: AtomicUsize = AtomicUsize::new(0);
 static TOKEN: AtomicU64 = AtomicU64::new(0);
 /// In the child of a paged process: set when the pager serves its memory.
 static READY: AtomicU32 = AtomicU32::new(0);
+/// The process whose variables these are; a child of vfork has them, too.
+static PROCESS: AtomicUsize = AtomicUsize::new(0);
 /// Signal mask of the forking thread before the fork.
 static MASK: AtomicU64 = AtomicU64::new(0);
 
@@ -109,9 +112,24 @@ fn knock(ring: &Ring, what: u32) {
     }
 }
 
-/// Sets the calling thread's signal mask; returns the old one.
+/// Called by the constructor, and in each fork child.
+pub fn note_process() {
+    if !forbids(sys::GETPID) {
+        PROCESS.store(sys::pid(), Relaxed);
+    }
+}
+
+/// See [`PROCESS`].
+pub fn process() -> usize {
+    PROCESS.load(Relaxed)
+}
+
+/// Sets the calling thread's signal mask; returns the old one. Does nothing if a filter forbids it.
 pub fn set_mask(mask: u64) -> u64 {
     let mut old = 0u64;
+    if forbids(sys::SIGPROCMASK) {
+        return old;
+    }
     // SAFETY: the kernel reads one word and writes the other one. SIG_SETMASK.
     unsafe { syscall!(sys::SIGPROCMASK, 2, &raw const mask, &raw mut old, 8) };
     old
@@ -163,7 +181,10 @@ pub extern "C" fn after_in_child() {
     let token = TOKEN.load(Relaxed);
     RING.store(0, Relaxed);
     READY.store(0, Relaxed);
+    note_process();
     access::forget();
+    threads::forget();
+    seccomp::forget();
     // The child does not inherit the window.
     locked::keep(0, 0);
     let started = agent::start(true, token) || token != 0 && starts_later(token);

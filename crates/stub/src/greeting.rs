@@ -7,6 +7,7 @@
 
 use crate::access;
 use crate::agent::{self, Start};
+use crate::forbidden::forbids;
 use crate::fork;
 use crate::socket;
 use crate::sys::{self, syscall};
@@ -97,12 +98,15 @@ pub fn forget() {
     PROCESS.store(0, Relaxed);
 }
 
+/// Whether the calling process, or the parent of this vfork child, may have greeted and have no
+/// stub thread. Needs no system call.
+pub fn may_have_greeted() -> bool {
+    PROCESS.load(Relaxed) != 0 && !agent::has_thread()
+}
+
 /// Whether the calling process (not a vfork child of it) has greeted and has no stub thread.
 pub fn has_greeted() -> bool {
-    let process = PROCESS.load(Relaxed);
-    // A filter can forbid this call to a process that was detached.
-    // SAFETY: asks for a number.
-    process != 0 && process == unsafe { syscall!(sys::GETPID) } as usize && !agent::is_there()
+    may_have_greeted() && !forbids(sys::GETPID) && PROCESS.load(Relaxed) == sys::pid() && !agent::is_there()
 }
 
 fn say(connection: i32, start: &Start, flags: u32) -> bool {

@@ -10,7 +10,8 @@
 //! stub does to mappings), `madvise` (`advice`), `mlockall` (`lock`), `pthread_create` (`threads`),
 //! calls that fill much memory (`fills`), and the `stat` family (`task_links`). Where the kernel
 //! reports no forks to the pager, the stub does (`fork`). A process is detached where a filter
-//! would forbid the stub's work (`seccomp`) or the pager could not read the process (`detach`).
+//! would forbid the stub's work (`seccomp`) or the pager could not read the process (`detach`). The
+//! interposed functions do without what a filter forbids (`forbidden`).
 #![no_std]
 
 mod access;
@@ -23,6 +24,7 @@ mod detach;
 mod exec;
 mod file_map;
 mod fills;
+mod forbidden;
 mod fork;
 mod greeting;
 mod lock;
@@ -75,6 +77,7 @@ extern "C" fn constructor(_argc: i32, argv: *const *const u8, environment: *cons
     if unsafe { variable(environment, memfit_wire::FILES_VARIABLE.as_bytes()) }.is_some() {
         file_map::take_files();
     }
+    fork::note_process();
     reservation::ask_kernel();
     // SAFETY: the symbol, if there, is glibc's function of this type.
     unsafe {

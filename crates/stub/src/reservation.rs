@@ -76,17 +76,27 @@ unsafe extern "C" fn mincore(at: usize, bytes: usize, there: *mut u8) -> i32 {
     unsafe { returned(up_to_unused(at, bytes, |bytes| syscall!(sys::MINCORE, at, bytes, there))) }
 }
 
-/// Does not unmap what is behind the program's own mapping: those addresses will be given out.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn munmap(at: usize, bytes: usize) -> i32 {
-    // SAFETY: as in `protect`.
-    unsafe {
-        returned(changing(|| match unused_in(at, bytes) {
+/// munmap. Does not unmap what is behind the program's own mapping: those addresses will be given
+/// out.
+///
+/// # Safety
+/// As munmap.
+pub unsafe fn unmap_own(at: usize, bytes: usize) -> isize {
+    // SAFETY: as the caller promises. The kernel refuses what is no range of pages.
+    changing(|| unsafe {
+        match unused_in(at, bytes) {
+            _ if at % PAGE_BYTES != 0 || bytes == 0 => syscall!(sys::MUNMAP, at, bytes),
             Some(unused) if unused <= at => 0,
             Some(unused) => syscall!(sys::MUNMAP, at, unused - at),
             None => unmap(at, bytes),
-        }))
-    }
+        }
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn munmap(at: usize, bytes: usize) -> i32 {
+    // SAFETY: as in `protect`.
+    unsafe { returned(unmap_own(at, bytes)) }
 }
 
 /// The kernel moves several mappings by one mremap (Linux 6.17).

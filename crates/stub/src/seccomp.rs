@@ -6,17 +6,20 @@
 //! So the stub first runs each filter over the calls that a stub makes. A filter that allows them
 //! changes nothing. For any other one, the process gets its memory back and is detached
 //! ([`crate::agent::detach`]) before the filter is installed; programs that it starts run without a
-//! stub.
+//! stub. A child of vfork has the variables of its parent: what its filter forbids is noted for
+//! that child only, and only for the program that it starts.
 //!
 //! The stub does not see a filter that a bare system call installs. The pager has no stub thread
 //! made in a process with such a filter. If the process is paged already, the filter kills it or
 //! makes the stub fail, which ends it.
 
-use crate::confine::Change;
-use crate::exec::{returned, Next};
+use crate::confine::{Change, IS, LOAD, RETURN};
+use crate::exec::{self, returned, Next};
+use crate::forbidden::{self, is_guest, is_readable};
 use crate::sys::{self, PAGE_BYTES};
-use crate::{access, advice, agent, alone, confine, detach, file_map, fills, greeting, map, own_uffd};
-use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use crate::{access, advice, agent, alone, confine, detach, file_map, fills, greeting, map, own_uffd, reservation};
+use core::mem::size_of;
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use memfit_wire::pagemap::PAGEMAP_SCAN;
 use memfit_wire::uffd::{UFFDIO_MOVE, UFFDIO_REGISTER, UFFDIO_UNREGISTER, UFFDIO_WRITEPROTECT, USERFAULTFD_IOC_NEW};
 use memfit_wire::{FILTERED, UNREADABLE};
@@ -26,9 +29,12 @@ const SET_DUMPABLE: usize = 4;
 const NO_NEW_PRIVS: usize = 38;
 const DROP_CAPABILITY: usize = 24;
 const SECURE_BITS: usize = 28;
-/// PR_SET_SECCOMP: `SECCOMP_MODE_FILTER`.
+/// PR_SET_SECCOMP: `SECCOMP_MODE_STRICT` and `SECCOMP_MODE_FILTER`.
+const STRICT_BY_PRCTL: usize = 1;
 const BY_PRCTL: usize = 2;
-/// SECCOMP_SET_MODE_FILTER of seccomp; its flags for all threads, and for a result that is a
+/// SECCOMP_SET_MODE_STRICT of seccomp.
+const STRICT: usize = 0;
+/// SECCOMP_SET_MODE_FILTER; its flags for all threads, and for a result that is a
 /// descriptor.
 const SET_FILTER: usize = 1;
 const ALL_THREADS: usize = 1;
@@ -46,22 +52,32 @@ pub fn kills_userfaultfd() -> bool {
     KILLS.load(Relaxed)
 }
 
+/// Children of vfork that share this memory, and whose filters would kill the programs that they
+/// start: their pids. Such a child ends unseen, and its pid stays.
+static ALONE: [AtomicUsize; 8] = [const { AtomicUsize::new(0) }; 8];
+
 /// Whether programs must be started without the stub.
 pub fn starts_alone() -> bool {
-    STARTED_ALONE.load(Relaxed)
+    let is_alone = |pid: usize| ALONE[pid % ALONE.len()].load(Relaxed) == pid;
+    STARTED_ALONE.load(Relaxed) || ALONE.iter().any(|pid| pid.load(Relaxed) != 0) && is_alone(sys::pid())
+}
+
+/// In a fork child, which has none of these children.
+pub fn forget() {
+    ALONE.iter().for_each(|pid| pid.store(0, Relaxed));
 }
 
 /// A system call and its arguments. `true`: the stub can do without it, so a filter may refuse it
 /// with an errno, but must not kill.
 pub struct Call(pub usize, [usize; 6], bool);
 
-const fn call(number: usize, args: [usize; 3]) -> Call {
+pub const fn call(number: usize, args: [usize; 3]) -> Call {
     Call(number, [args[0], args[1], args[2], 0, 0, 0], false)
 }
 
 /// A descriptor and an address, for filters that check arguments.
-const FD: usize = 5;
-const AT: usize = 0x7f00_0000_0000;
+pub const FD: usize = 5;
+pub const AT: usize = 0x7f00_0000_0000;
 
 /// Calls of the stub thread.
 pub const WORK: &[Call] = &[
@@ -211,45 +227,93 @@ impl Program {
         KILL
     }
 
+    /// Whether the stub can make the call, or do without its result.
     fn allows(&self, call: &Call) -> bool {
-        match self.verdict(call) {
-            ALLOW | LOG => true,
-            ERRNO => call.2,
-            _ => false,
-        }
+        self.permits(call) || call.2 && self.verdict(call) == ERRNO
+    }
+
+    /// Whether the call is made.
+    pub fn permits(&self, call: &Call) -> bool {
+        matches!(self.verdict(call), ALLOW | LOG)
     }
 }
 
 /// Makes the call that installs a filter, after [`prepare`]. The flags are those of seccomp.
 ///
 /// # Safety
-/// `program` is null or points to what the kernel expects there.
-unsafe fn install(program: *const Program, flags: usize, call: impl Fn() -> isize) -> isize {
+/// As `call`.
+unsafe fn install(program: *const Program, flags: usize, call: impl Fn(*const Program) -> isize) -> isize {
     // SAFETY: as the caller promises.
-    let (approved, change) = unsafe { prepare(program, flags & ALL_THREADS != 0) };
-    let result = call();
+    let Some(given) = (unsafe { given(program, &call) }) else { return call(program) };
+    let prepared = prepare(&given, flags & ALL_THREADS != 0);
+    let result = call(program);
     // The pager can have the stub thread made under the filter from here on.
-    drop(change);
+    drop(prepared.change);
     // Else a positive result is a thread that kept the kernel from installing the filter.
     let installed = result == 0 || result > 0 && flags & NEW_LISTENER != 0;
-    if installed && approved {
+    if installed && prepared.approved {
         greeting::add_filter();
+    } else if !installed && prepared.left {
+        agent::start_again();
     }
     result
 }
 
-/// Before a filter is installed. Returns whether the stub thread could still be made after that,
-/// and the change, which the caller keeps until then.
+/// The filter, if the kernel would look at it. It refuses flags that it does not know, and a caller
+/// without the right to install filters, before it reads the filter: so it is first asked to
+/// install one that cannot be read. (Null asks whether there are filters.)
 ///
 /// # Safety
-/// As [`install`].
-unsafe fn prepare(program: *const Program, all_threads: bool) -> (bool, Option<Change>) {
-    // SAFETY: as the caller promises. Null asks whether there are filters.
-    let Some(program) = (unsafe { program.as_ref() }).filter(|program| !program.filter.is_null()) else {
-        return (false, None);
-    };
-    let mut change = None;
+/// As `call`.
+unsafe fn given(program: *const Program, call: impl Fn(*const Program) -> isize) -> Option<Program> {
+    const EFAULT: isize = 14;
+    const NOWHERE: usize = 1 << 63;
+    if !is_readable(program as usize, size_of::<Program>()) {
+        return None;
+    }
+    // SAFETY: it can be read.
+    let Program { len, filter } = unsafe { program.read() };
+    let unreadable = Program { len, filter: NOWHERE as *const Instruction };
+    let readable = is_readable(filter as usize, usize::from(len) * size_of::<Instruction>());
+    (readable && call(&raw const unreadable) == -EFAULT).then_some(Program { len, filter })
+}
+
+/// Makes the call that begins strict mode (read, write, exit and sigreturn only, for the calling
+/// thread), after the same.
+fn restrict(call: impl Fn() -> isize) -> isize {
+    const LEFT: [usize; 4] = [sys::READ, sys::WRITE, sys::EXIT, sys::SIGRETURN];
+    let mut code = [Instruction { code: RETURN, jump_true: 0, jump_false: 0, k: KILL }; 2 * LEFT.len() + 2];
+    code[0] = Instruction { code: LOAD, k: 0, ..code[0] };
+    for (pair, number) in code[1..].chunks_exact_mut(2).zip(LEFT) {
+        pair[0] = Instruction { code: IS, jump_true: 0, jump_false: 1, k: number as u32 };
+        pair[1].k = ALLOW;
+    }
+    let _prepared = prepare(&Program { len: code.len() as u16, filter: code.as_ptr() }, false);
+    call()
+}
+
+/// What was done before a filter is installed.
+struct Prepared {
+    /// The stub thread could still be made after that.
+    approved: bool,
+    /// The process, which was not paged, was detached.
+    left: bool,
+    /// The caller keeps it until the filter is installed.
+    change: Option<Change>,
+}
+
+/// Before a filter is installed that the kernel can read.
+fn prepare(program: &Program, all_threads: bool) -> Prepared {
+    let mut prepared = Prepared { approved: false, left: false, change: None };
     let all = |calls: &[Call]| calls.iter().all(|call| program.allows(call));
+    let (works, starts, makes) = (all(WORK), all(START), program.allows(&MAKE));
+    // A program that is started from here cannot know of this filter.
+    if !(works && starts && makes) && program.allows(&EXEC) {
+        start_alone(program);
+    }
+    if is_guest() {
+        return prepared;
+    }
     if !program.allows(&call(sys::MPROTECT, [AT, PAGE_BYTES, 3])) {
         map::close();
     }
@@ -259,27 +323,42 @@ unsafe fn prepare(program: *const Program, all_threads: bool) -> (bool, Option<C
     if !program.allows(&UNSHARE) {
         access::keep_shared();
     }
-    let (works, starts, makes) = (all(WORK), all(START), program.allows(&MAKE));
     if !makes {
         KILLS.store(true, Relaxed);
     }
-    // A program that is started from here cannot know of this filter.
-    if !(works && starts && makes) && program.allows(&EXEC) {
-        STARTED_ALONE.store(true, Relaxed);
-    }
+    let detach = || {
+        let paged = agent::is_paged();
+        detach::ask(FILTERED) && !paged
+    };
     let hurts = program.allows(&FORK) && !(works && starts);
     if (all_threads && (!works || confine::is_confined())) || hurts {
-        detach::ask(FILTERED);
+        prepared.left = detach();
     } else if !all_threads {
         // If there is no stub thread yet, it would be made under this filter.
         if greeting::has_greeted() && !(works && starts) {
             agent::make_now();
         }
-        change = Some(confine::begin());
+        prepared.change = Some(confine::begin());
     } else if greeting::has_greeted() && !starts {
-        detach::ask(FILTERED);
+        prepared.left = detach();
     }
-    (works && starts, change)
+    prepared.approved = works && starts;
+    forbidden::add(program, !prepared.approved);
+    prepared
+}
+
+/// Programs that are started under this filter must have no stub.
+fn start_alone(program: &Program) {
+    if !is_guest() {
+        STARTED_ALONE.store(true, Relaxed);
+        exec::leave_environment();
+    } else if program.permits(&call(sys::GETPID, [0; 3])) {
+        let pid = sys::pid();
+        ALONE[pid % ALONE.len()].store(pid, Relaxed);
+    } else {
+        // The child could not be told from its parent.
+        STARTED_ALONE.store(true, Relaxed);
+    }
 }
 
 unsafe fn by_prctl(option: usize, a: usize, b: usize, c: usize, d: usize) -> isize {
@@ -287,7 +366,11 @@ unsafe fn by_prctl(option: usize, a: usize, b: usize, c: usize, d: usize) -> isi
     unsafe {
         let call = || sys::call(sys::PRCTL, [option, a, b, c, d, 0]);
         let _change = match option as u32 as usize {
-            SET_SECCOMP if a == BY_PRCTL => return install(b as *const Program, 0, call),
+            SET_SECCOMP if a == STRICT_BY_PRCTL => return restrict(call),
+            SET_SECCOMP if a == BY_PRCTL => {
+                let call = |program| sys::call(sys::PRCTL, [option, a, program as usize, c, d, 0]);
+                return install(b as *const Program, 0, call);
+            }
             NO_NEW_PRIVS => Some(confine::without_new_privileges()),
             DROP_CAPABILITY | SECURE_BITS => Some(confine::begin()),
             SET_DUMPABLE if a != 1 => {
@@ -331,11 +414,12 @@ unsafe extern "C" fn syscall(number: usize, a: usize, b: usize, c: usize, d: usi
         let result = match number {
             sys::PRCTL => by_prctl(a, b, c, d, e),
             sys::SECCOMP if a == SET_FILTER => {
-                install(c as *const Program, b, || sys::call(number, [a, b, c, 0, 0, 0]))
+                install(c as *const Program, b, |program| sys::call(number, [a, b, program as usize, 0, 0, 0]))
             }
+            sys::SECCOMP if [a, b, c] == [STRICT, 0, 0] => restrict(|| sys::call(number, [a, b, c, 0, 0, 0])),
             sys::CLONE => alone::clone_by(a, b, || sys::call(number, [a, b, c, d, e, f])),
             // struct clone_args: the flags are its first word, the stack is its sixth.
-            sys::CLONE3 if b >= 64 => {
+            sys::CLONE3 if b >= 64 && is_readable(a, 64) => {
                 let words = a as *const usize;
                 alone::clone_by(*words, *words.add(5), || sys::call(number, [a, b, c, d, e, f]))
             }
@@ -355,7 +439,7 @@ unsafe extern "C" fn syscall(number: usize, a: usize, b: usize, c: usize, d: usi
                 let made = || access::changing(|| sys::call(number, [a, b, c, d, e, f]));
                 file_map::refuses(number, a, b, c).unwrap_or_else(made)
             }
-            sys::MUNMAP => access::changing(|| file_map::unmap(a, b)),
+            sys::MUNMAP => reservation::unmap_own(a, b),
             sys::MREMAP => file_map::remap(a, b, c, d as i32, e),
             sys::MMAP => map::replacing(a, b, d as i32, || sys::call(number, [a, b, c, d, e, f])),
             sys::SHMAT => map::attaching(a, b, c as i32, || sys::call(number, [a, b, c, d, e, f])),

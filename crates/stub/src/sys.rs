@@ -1,6 +1,7 @@
 //! Raw system calls of x86-64 Linux. The stub calls no libc function, because a thread may hold any
 //! lock of libc.
 
+use crate::forbidden::forbids;
 use core::arch::asm;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -76,6 +77,8 @@ macro_rules! weak {
 pub(crate) use weak;
 
 pub const READ: usize = 0;
+pub const WRITE: usize = 1;
+pub const SIGRETURN: usize = 15;
 pub const PREAD: usize = 17;
 pub const READV: usize = 19;
 pub const PREADV: usize = 295;
@@ -247,11 +250,20 @@ pub fn map(place: &AtomicUsize, bytes: usize, flags: usize, fd: usize) -> isize 
     }
 }
 
+/// The process that calls: a child of vfork is one of its own.
+pub fn pid() -> usize {
+    // SAFETY: asks for a number.
+    unsafe { syscall!(GETPID) as usize }
+}
+
 /// Whether this process has a thread with this number. `None` if a filter refuses the question.
 pub fn has_thread(tid: usize) -> Option<bool> {
     const NO_SUCH_THREAD: isize = -3;
+    if forbids(GETPID) || forbids(TGKILL) {
+        return None;
+    }
     // SAFETY: signal 0 only asks whether the thread exists.
-    match unsafe { syscall!(TGKILL, syscall!(GETPID), tid, 0) } {
+    match unsafe { syscall!(TGKILL, pid(), tid, 0) } {
         0 => Some(true),
         NO_SUCH_THREAD => Some(false),
         _ => None,

@@ -6,6 +6,7 @@
 //! that. So such a thread first notes its descriptor, and the stub takes no page of it any more.
 
 use crate::exec::Next;
+use crate::forbidden::{forbids, yield_now};
 use crate::sys::{self, syscall, PAGE_BYTES};
 use core::arch::{asm, global_asm};
 use core::mem::transmute;
@@ -51,6 +52,14 @@ static MOVING: AtomicBool = AtomicBool::new(false);
 /// The stub thread is about to move pages, or has moved them.
 pub fn moving(begins: bool) {
     MOVING.store(begins, SeqCst);
+}
+
+/// In a fork child, which has neither the stub thread nor threads that start.
+pub fn forget() {
+    moving(false);
+    for place in &TABLE {
+        let _ = place.tid.compare_exchange(STARTING, FREE, SeqCst, SeqCst);
+    }
 }
 
 /// How many of these pages can be taken: those before the first one with a noted descriptor.
@@ -187,15 +196,17 @@ extern "C" fn note(place: &'static Place) -> Start {
     place.descriptor.store(descriptor, SeqCst);
     let mut waits = 0;
     while MOVING.load(SeqCst) && waits < WAITS {
-        // SAFETY: no arguments.
-        unsafe { syscall!(sys::SCHED_YIELD) };
+        yield_now();
         waits += 1;
     }
     // SAFETY: both are in the descriptor.
     unsafe {
         read_volatile((descriptor + PTHREAD_TID) as *const u8);
         read_volatile((descriptor + ROBUST_LIST + ROBUST_LIST_BYTES) as *const u8);
-        place.tid.store(syscall!(sys::GETTID) as i32, SeqCst);
+        // Without its number it keeps its place for good.
+        if !forbids(sys::GETTID) {
+            place.tid.store(syscall!(sys::GETTID) as i32, SeqCst);
+        }
     }
     start
 }

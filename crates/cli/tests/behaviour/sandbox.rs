@@ -303,16 +303,32 @@ fn filters(bench: &Bench) {
         ("fill protect check filter=most,kill,all check fork threads check", Fate::Paged),
         ("fill code check filter=noexec,kill,all check fork threads check", Fate::Paged),
         ("fill code check filter=noexec,errno check fork threads check", Fate::Paged),
+        // Calls that libc's functions do not make, but the stub's do.
+        ("filter=few,kill fill read check", Fate::Paged),
+        ("fill check strict read check", Fate::Paged),
+        ("fill check filter=noids,kill check stacks read check", Fate::Left(FILTERED)),
+        // Calls that the kernel refuses change nothing.
+        ("fill check refused check fork threads check", Fate::Paged),
+        ("garbage fill check fork threads check", Fate::Paged),
     ] {
         same(bench, run(bench, &[]), &format!("exec ./filtered {line}"), fate);
     }
-    // A new program, which knows nothing of the filter.
-    for what in ["check more", "protect check"] {
-        let line = format!("./filtered filter=most,kill exec fill {what} fork threads check");
-        let (ran, stats) = bench.managed(&line, BUDGET);
+    // Programs that are started under a filter and know nothing of it, and small ones.
+    for line in [
+        "filter=most,kill exec fill check more fork threads check",
+        "filter=most,kill exec fill protect check fork threads check",
+        "filter=nosocket,kill system",
+        "fill check filter=nosocket,kill check system",
+        "filter=noids,kill stacks",
+        "strict read",
+    ] {
+        let line = format!("./filtered {line}");
+        let (ran, stats) = bench.managed_by(run(bench, &[]), &line, BUDGET);
         let plain = text(&bench.plain(&line));
         assert_contents_eq!((ran.code, text(&ran)), (Some(0), plain), "{line}: {}\n{:#}", ran.err, stats.json);
     }
+    // The filter of a child that shares its parent's memory is not its parent's.
+    same(bench, run(bench, &[]), "./filtered vfork fill check fork exec fill check", Fate::Paged);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 // What system calls say of addresses behind a mapping while many mappings are made: nothing is mapped there. And one mremap
 // over several mappings, which Linux 6.17 and later carry out.
 #include "pages.h"
+#include <sys/syscall.h>
 
 enum { SMALL = 256, OTHER = 60, AROUND = 64 };
 
@@ -18,6 +19,9 @@ int main(void) {
         wrong += mprotect(p, 2 * AROUND * PAGE, PROT_READ | PROT_WRITE) != -1 || errno != ENOMEM;
         wrong += mprotect(hole, PAGE, PROT_READ | PROT_WRITE) != -1;
         wrong += madvise(hole, PAGE, MADV_DONTNEED) != -1;
+        wrong += munmap(hole + AROUND * PAGE + 1, PAGE) != -1 || errno != EINVAL;
+        wrong += munmap(hole + AROUND * PAGE, 0) != -1 || errno != EINVAL;
+        wrong += syscall(SYS_munmap, hole, PAGE) != 0;
         wrong += mincore(p, 2 * AROUND * PAGE, there) != -1;
         wrong += mremap(p, 2 * AROUND * PAGE, 3 * AROUND * PAGE, MREMAP_MAYMOVE) != MAP_FAILED || errno != EFAULT;
         for (size_t j = 0; j < AROUND * PAGE; j += PAGE) wrong += p[j] != 1;

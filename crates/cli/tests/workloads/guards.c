@@ -39,6 +39,36 @@ static size_t guard(uint64_t *p, size_t bytes) {
     return wrong + check_empty(p, bytes);
 }
 
+// Calls that fail. If the kernel has done nothing, the contents stay; else what it did is told. The range of the last one is
+// far too large to go over it page by page.
+static size_t refused(void) {
+    size_t wrong = 0, bytes = 48 * PAGE, far = (size_t)16 << 40;
+    char *p = (char *)map(bytes);
+    fill((uint64_t *)p, bytes, 7);
+    wrong += !advise(p + 1, 8 * PAGE, INSTALL) || errno != EINVAL;
+    wrong += !advise(p, -2 * PAGE, INSTALL) || errno != EINVAL;
+    wrong += check((uint64_t *)p, bytes, 7);
+    // The second part cannot have guards.
+    MUST(mlock(p + 16 * PAGE, PAGE));
+    wrong += !advise(p, bytes, INSTALL) || errno != EINVAL;
+    wrong += readable(p, 16 * PAGE, PAGE);
+    MUST(munlock(p + 16 * PAGE, PAGE));
+    MUST(advise(p, bytes, REMOVE));
+    wrong += check_empty((uint64_t *)p, 16 * PAGE);
+    for (size_t i = 16 * PAGE / 8; i < bytes / 8; i++) wrong += ((uint64_t *)p)[i] != word(7, i);
+    char *ends = mmap(NULL, far, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (ends == MAP_FAILED) return wrong;
+    MUST(mprotect(ends, PAGE, PROT_READ | PROT_WRITE));
+    MUST(mprotect(ends + far - PAGE, PAGE, PROT_READ | PROT_WRITE));
+    MUST(munmap(ends + PAGE, far - 2 * PAGE));
+    *ends = ends[far - 1] = 1;
+    wrong += !advise(ends, far, INSTALL) || errno != ENOMEM;
+    wrong += readable(ends, PAGE, PAGE) + readable(ends + far - PAGE, PAGE, PAGE);
+    MUST(advise(ends, PAGE, REMOVE));
+    MUST(advise(ends + far - PAGE, PAGE, REMOVE));
+    return wrong + (*ends != 0) + (ends[far - 1] != 0);
+}
+
 int main(int argc, char **argv) {
     how = argv[1][0];
     MUST(pipe(ends));
@@ -60,6 +90,7 @@ int main(int argc, char **argv) {
     MUST(advise(unused, UNUSED * MIB, REMOVE));
     wrong += check_empty(unused, UNUSED * MIB);
     if (how != 'b') {
+        wrong += refused();
         wrong += guard(outside, OUTSIDE * MIB / 2);
         uint64_t *present = map(PRESENT * MIB);
         fill(present, PRESENT * MIB, 5);

@@ -1,8 +1,10 @@
 //! The environment without the stub and `MEMFIT_*`.
 
+use super::next::environ_place;
 use super::{Text, Texts};
 use crate::{seccomp, sys};
 use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering::*};
 
 /// Most entries of an environment that is filtered, with the terminator.
 const ENTRIES_MAX: usize = 1024;
@@ -30,6 +32,38 @@ pub unsafe fn fit(is_32_bit: bool, envp: Texts, forward: impl Fn(Option<Texts>) 
             without_stub::<ENTRIES_MAX, TEXT_MAX>(envp, changed)
         };
         done.unwrap_or_else(|| forward(None))
+    }
+}
+
+/// The program's environment without the stub.
+static mut ENTRIES: [MaybeUninit<Text>; ENTRIES_MAX] = [MaybeUninit::uninit(); ENTRIES_MAX];
+static mut TEXTS: [MaybeUninit<u8>; TEXT_MAX] = [MaybeUninit::uninit(); TEXT_MAX];
+/// They are in use.
+static TAKEN: AtomicBool = AtomicBool::new(false);
+
+/// Gives the program an environment without the stub: libc's `system`, `popen` and `wordexp` start
+/// programs, but not by the functions that are interposed. The old one stays as it is for threads
+/// that read it.
+pub fn leave_environment() {
+    let place = environ_place();
+    if place.is_null() || TAKEN.swap(true, Relaxed) {
+        return;
+    }
+    // SAFETY: libc's variable; a null-terminated array of C strings. Nobody reads the new one
+    // before it is complete, and nobody else writes it.
+    unsafe {
+        let place = AtomicPtr::from_ptr(place.cast_mut().cast::<*mut Text>());
+        let (entries, texts) = (&raw mut ENTRIES, &raw mut TEXTS);
+        loop {
+            let old = place.load(Acquire);
+            // Another thread may add a variable meanwhile.
+            if old.is_null()
+                || !filter(old, &mut *entries, &mut *texts)
+                || place.compare_exchange(old, entries.cast(), Release, Relaxed).is_ok()
+            {
+                return;
+            }
+        }
     }
 }
 

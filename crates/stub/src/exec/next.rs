@@ -283,13 +283,14 @@ pub unsafe fn returned(result: isize) -> i32 {
     }
 }
 
+/// Where libc has the program's current environment; null if there is no such variable.
+pub fn environ_place() -> *const Texts {
+    // SAFETY: only returns an address.
+    unsafe { memfit_exec_environ() as *const Texts }
+}
+
 /// The program's current environment.
 pub unsafe fn environ() -> Texts {
     // SAFETY: the symbol, if present, is a variable of this type.
-    unsafe {
-        match memfit_exec_environ() {
-            0 => null(),
-            at => *(at as *const Texts),
-        }
-    }
+    unsafe { environ_place().as_ref().map_or(null(), |environ| *environ) }
 }
