@@ -360,7 +360,7 @@ mod tests {
         let Some(mut ahead) = ReadAhead::with(engine, &files.ahead) else {
             return crate::skip::skip("what_cannot_be_read", "no io_uring");
         };
-        ahead.begin(&file, &[0..PAGES], &files.counters);
+        ahead.begin(&file, &[0..PAGES / 2, PAGES / 2..PAGES], &files.counters);
         ahead.engine.start();
         assert_eq!(ahead.pieces.len(), PIECES);
         assert_eq!(take(&mut ahead, &files, &file, 0, 16), 0);
@@ -373,7 +373,7 @@ mod tests {
         let Some((files, file)) = file("all_pieces_take_a_small_part") else { return };
         let mut readers: Vec<ReadAhead> = (0..3).map_while(|_| ReadAhead::new(&files.ahead)).collect();
         for ahead in &mut readers {
-            ahead.begin(&file, &[0..PAGES], &files.counters);
+            ahead.begin(&file, &[0..PAGES / 2, PAGES / 2..PAGES], &files.counters);
             ahead.engine.start();
         }
         let pieces: Vec<usize> = readers.iter().map(|ahead| ahead.pieces.len()).collect();
