@@ -163,7 +163,7 @@ impl Core {
         out.extend(entries.filter_map(|entry| self.stored_as(entry)));
     }
 
-    /// Runs of pages that only their file has, each the first page number and one past the last one.
+    /// Runs of pages that only their file has, each the first page number and one past the last.
     /// Pages that nobody has touched are such ones if they are those of a file.
     pub fn only_in_file(&self, proc: ProcId, range: PageRange) -> Vec<Range<u64>> {
         let mut runs: Vec<Range<u64>> = Vec::new();

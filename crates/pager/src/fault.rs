@@ -12,13 +12,12 @@ pub mod read_ahead;
 pub mod spare;
 mod waits;
 
-use crate::adopt;
 use crate::background;
 use crate::fork_children;
 use crate::forks;
 use crate::locks::Held;
 use crate::mutant::{off, Rule};
-use crate::proc::{Broken, Io, Proc, ZERO_PAGE};
+use crate::proc::{Io, Proc, ZERO_PAGE};
 use crate::state::Shared;
 use crate::swap::{Aligned, Have, Reader};
 use end::End;
@@ -704,44 +703,6 @@ impl Server {
             self.proc.wait_finished(number, Duration::from_millis(20));
             if self.proc.uffd.gone() {
                 return Err(End::Gone);
-            }
-        }
-    }
-
-    /// The table says that the page is present. If it is not, a page was lost: kill the process,
-    /// never fill zeros (rule 19). With `io` held, no batch takes the page between the read of the
-    /// table and the proof.
-    fn verify_present(&mut self, page: Page) -> Result<bool, End> {
-        if self.place.is_cache() {
-            return self.verify_cached(page);
-        }
-        let proc = Arc::clone(&self.proc);
-        let _io = proc.io.lock();
-        if self.shared.lock().core.entry(proc.id, page) != Entry::Resident {
-            return Ok(false);
-        }
-        // The fault may be an old one, and the program may have put a guard page there since.
-        match self.proc.uffd.zero(page.address()) {
-            Fill::Exists(_) | Fill::NotMapped(_) => {
-                self.proc.uffd.wake(page.address(), 4096);
-                Ok(true)
-            }
-            Fill::EventPending(_) => Ok(false),
-            Fill::NoMemory(_) => {
-                std::thread::sleep(Duration::from_millis(1));
-                Ok(false)
-            }
-            Fill::Gone => Err(End::Gone),
-            // Its guard was removed, or the kernel dropped the page: it is empty.
-            Fill::Done if proc.may_be_guarded(page) || adopt::may_be_dropped(&proc, page) => {
-                self.proc.uffd.wake(page.address(), 4096);
-                Ok(true)
-            }
-            Fill::Done => {
-                let history = crate::flight::history(self.proc.id.0, page.0);
-                let at = page.address();
-                let why = format!("page {at:#x} should have been in memory but was not: a page was lost{history}");
-                Err(End::Broken(Broken(why)))
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Where the core has the pages of a fault: in the process that faulted, or in the page cache.
 
 use super::{End, Server};
+use crate::adopt;
 use crate::files::{InCache, MappedFile};
 use crate::leases;
 use crate::proc::{Broken, Proc};
@@ -95,9 +96,47 @@ impl Server {
         self.shared.sampling.as_ref().filter(|_| !self.place.is_cache())
     }
 
+    /// The table says that the page is present. If it is not, a page was lost: kill the process,
+    /// never fill zeros (rule 19). With `io` held, no batch takes the page between the read of the
+    /// table and the proof.
+    pub(super) fn verify_present(&mut self, page: Page) -> Result<bool, End> {
+        if self.place.is_cache() {
+            return self.verify_cached(page);
+        }
+        let proc = Arc::clone(&self.proc);
+        let _io = proc.io.lock();
+        if self.shared.lock().core.entry(proc.id, page) != Entry::Resident {
+            return Ok(false);
+        }
+        // The fault may be an old one, and the program may have put a guard page there since.
+        match self.proc.uffd.zero(page.address()) {
+            Fill::Exists(_) | Fill::NotMapped(_) => {
+                self.proc.uffd.wake(page.address(), 4096);
+                Ok(true)
+            }
+            Fill::EventPending(_) => Ok(false),
+            Fill::NoMemory(_) => {
+                std::thread::sleep(Duration::from_millis(1));
+                Ok(false)
+            }
+            Fill::Gone => Err(End::Gone),
+            // Its guard was removed, or the kernel dropped the page: it is empty.
+            Fill::Done if proc.may_be_guarded(page) || adopt::may_be_dropped(&proc, page) => {
+                self.proc.uffd.wake(page.address(), 4096);
+                Ok(true)
+            }
+            Fill::Done => {
+                let history = crate::flight::history(self.proc.id.0, page.0);
+                let at = page.address();
+                let why = format!("page {at:#x} should have been in memory but was not: a page was lost{history}");
+                Err(End::Broken(Broken(why)))
+            }
+        }
+    }
+
     /// As `verify_present`, in the page cache: another process may have brought the page. No page
     /// is evicted between the read of the table and the proof.
-    pub(super) fn verify_cached(&self, page: Page) -> Result<bool, End> {
+    fn verify_cached(&self, page: Page) -> Result<bool, End> {
         let fill = self.shared.cache.still(|| {
             let there = self.shared.lock().core.entry(self.place.id, page) == Entry::Resident;
             there.then(|| self.proc.uffd.zero(self.address(page)))

@@ -2,8 +2,8 @@
 //! while it works on the pages that it has.
 //!
 //! Only pages of the page cache are read ahead: their file cannot change while its lease is held,
-//! and a file whose lease has ended is another one from then on ([`crate::leases`]). So the bytes of
-//! a piece do not become out of date.
+//! and a file whose lease has ended is another one from then on ([`crate::leases`]). So the bytes
+//! of a piece do not become out of date.
 
 use super::bring::unknown_file;
 use super::{End, FaultBuffers, Server};
