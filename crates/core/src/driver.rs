@@ -364,7 +364,8 @@ impl Core {
             Next::End => {
                 self.pool.trim();
                 self.driver.refused = self.driver.refused && self.others_had_no_turn();
-                let trouble = self.driver.judge(tick, seen, self.tunables.sizes.pace_pages);
+                let grows = self.pool_control.can_grow();
+                let trouble = self.driver.judge(tick, seen, self.tunables.sizes.pace_pages, grows);
                 (Next::After, Some(Step::RoundEnds { stuck: self.driver.stuck, trouble }))
             }
             Next::After => (Next::Begin, self.driver.pause(seen)),
@@ -514,8 +515,9 @@ impl Driver {
     /// Judges the gain when a window is over: whether it is worth waiting for. It is so, too, while
     /// pages refuse to move and other runs had no turn yet. If it is not, faults go on over the
     /// budget. The user is told when that lasts. When there is no place for incompressible data,
-    /// something must be done before the machine or a container's limit ends the run.
-    fn judge(&mut self, tick: u64, seen: Seen, enough: u32) -> Option<Trouble> {
+    /// something must be done before the machine or a container's limit ends the run. `grows`: the
+    /// pool may yet become larger.
+    fn judge(&mut self, tick: u64, seen: Seen, enough: u32, grows: bool) -> Option<Trouble> {
         let window = self.window.as_mut()?;
         window.gained = window.gained.saturating_add(self.gained);
         window.rounds += 1;
@@ -539,7 +541,7 @@ impl Driver {
             return None;
         }
         // At their floor the resident pages no longer fill the pool, which may have room.
-        let takes_none = self.was_full(tick, FULL_MS) || self.pressed && seen.evicts;
+        let takes_none = self.was_full(tick, FULL_MS) && !grows || self.pressed && seen.evicts;
         let hopeless = far_over && !seen.tier_has_space && takes_none;
         self.hopeless_windows = if hopeless { self.hopeless_windows + 1 } else { 0 };
         if self.short_windows == SHORT_WINDOWS {

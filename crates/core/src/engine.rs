@@ -78,6 +78,7 @@ pub struct Counters {
     pub accessed: u64,
     pub filled: u64,
     pub compressed: u64,
+    /// Pages that do not compress, or not enough, and went elsewhere or into the pool as they are.
     pub incompressible: u64,
     /// Of `incompressible`, pages stored raw in the pool.
     pub stored_raw: u64,

@@ -89,8 +89,13 @@ impl Core {
     /// range in parts.
     pub fn remapped(&mut self, proc: ProcId, from: PageRange, to: Page) {
         self.record(&CoreCall::Remapped { proc, from, to });
-        let moved = self.table.tracked(proc, from);
-        for &(page, entry) in &moved {
+        let moved: Vec<(Page, Entry, bool)> = self
+            .table
+            .tracked(proc, from)
+            .into_iter()
+            .map(|(page, entry)| (page, entry, self.left_together(proc, page)))
+            .collect();
+        for &(page, entry, _) in &moved {
             if matches!(entry, Entry::Evicting(_) | Entry::Loading(_) | Entry::Filling(_)) {
                 self.not_drained(page, entry);
             }
@@ -102,13 +107,17 @@ impl Core {
         for (page, entry) in self.table.tracked(proc, target) {
             self.forget(proc, page, entry);
         }
-        for &(page, entry) in &moved {
+        for &(page, entry, together) in &moved {
             let page = Page(page.0 - from.first.0 + to.0);
             let entry = if entry == Entry::Resident { self.table.entry_when_filled(proc, page) } else { entry };
             self.table.set(proc, page, entry);
+            if together {
+                self.table.leaves_together(proc, page);
+            }
         }
         self.counters.remapped += moved.len() as u64;
         self.table.prune(proc, from);
+        self.table.prune(proc, target);
     }
 
     /// fork: adds a child with an empty table. Until [`Core::inherit`] has copied everything, part

@@ -84,6 +84,14 @@ impl Object {
     fn on_probation(&self) -> usize {
         usize::from(self.tag & FETCHED != 0)
     }
+
+    /// Number of its queue while it is in the pool.
+    fn queue(&self, raw_queue: bool) -> usize {
+        if raw_queue && !self.counts() {
+            return RAW_QUEUE;
+        }
+        1 + 2 * self.group() + self.on_probation()
+    }
 }
 
 /// How often pages that came back from the swap tier leave again unchanged.
@@ -113,8 +121,9 @@ impl Pays {
     }
 }
 
-/// Queues of pooled objects: two for each group, and one for raw objects.
+/// Queues of pooled objects: one for raw objects, and two for each group.
 const QUEUES: usize = 2 * GROUPS + 1;
+const RAW_QUEUE: usize = 0;
 /// Fewest stores that make a turn of the pool. The pools of `chaos` hold few pages.
 const TURN_MIN: u64 = if cfg!(test) { 8 } else { 1024 };
 
@@ -150,11 +159,18 @@ pub(crate) struct Objects {
     pooled: [[List; 2]; GROUPS],
     /// Pooled objects that did not compress, oldest first, if they have a queue of their own.
     raw: Option<Raw>,
+    /// By queue: the youngest object of those at its old end that need room in the swap tier, or
+    /// [`NIL`]. While the tier has none, the search for objects that can leave begins behind it.
+    /// So it passes each object once. See [`Objects::needs_room`].
+    passed: [u32; QUEUES],
     /// Counts of compressed objects by group; `resident` counts those in the pool.
     groups: [Group; GROUPS],
     duel: Duel,
     copies: Pays,
     pub decided: Decided,
+    /// Objects that somebody waits for until they leave staging, and the number of each wait.
+    awaited: Vec<(u32, u32)>,
+    waits: u32,
     /// Whether the swap tier can keep the copy of a page that was brought back.
     keeps_copies: bool,
     pub fills: FillTable,
@@ -187,10 +203,13 @@ impl Objects {
             staged: List::EMPTY,
             pooled: [[List::EMPTY; 2]; GROUPS],
             raw: raw_queue.then_some(Raw::EMPTY),
+            passed: [NIL; QUEUES],
             groups: [Group::default(); GROUPS],
             duel: Duel::of_pool(kind),
             copies: Pays::default(),
             decided: Decided::default(),
+            awaited: Vec::new(),
+            waits: 0,
             keeps_copies,
             fills,
             contents: ContentTable::default(),
@@ -281,6 +300,9 @@ impl Objects {
             (tag | o.tag & !PLACE, number, u16::try_from(area).expect("under 65536 staging areas"));
         let (group, count, probation) = (o.group(), u64::from(o.counts()), o.on_probation());
         let file = u64::from(o.tag & FILE != 0);
+        if !matches!(place, Place::Staged(_) | Place::Compressing(_)) {
+            self.left_staging(id);
+        }
         let mut arena = Arena(&mut self.all);
         match place {
             Place::Staged(_) => self.staged.push_back(&mut arena, id.0),
@@ -311,6 +333,8 @@ impl Objects {
         match o.place() {
             0 => self.staged.remove(&mut arena, id.0),
             3 => {
+                let passed = &mut self.passed[o.queue(self.raw.is_some())];
+                *passed = if *passed == id.0 { o.links.prev } else { *passed };
                 match &mut self.raw {
                     Some(raw) if count == 0 => {
                         raw.marks.iter_mut().filter(|mark| **mark == id.0).for_each(|mark| *mark = o.links.prev);
@@ -330,6 +354,26 @@ impl Objects {
             2 => self.filled -= 1,
             7 => self.groups[group].out -= count,
             _ => {}
+        }
+    }
+
+    /// Begins to wait until the object staged last leaves staging. Returns the number of the wait.
+    pub fn await_last_staged(&mut self) -> u32 {
+        self.waits = self.waits.wrapping_add(1);
+        if self.staged.tail != NIL {
+            self.awaited.push((self.staged.tail, self.waits));
+        }
+        self.waits
+    }
+
+    /// Whether that object is still staged.
+    pub fn is_awaited(&self, wait: u32) -> bool {
+        self.awaited.iter().any(|&(_, number)| number == wait)
+    }
+
+    fn left_staging(&mut self, id: ObjectId) {
+        if !self.awaited.is_empty() {
+            self.awaited.retain(|&(awaited, _)| awaited != id.0);
         }
     }
 
@@ -400,23 +444,51 @@ impl Objects {
         self.raw.as_ref().map_or(0, |raw| u64::from(raw.list.len))
     }
 
-    /// The oldest and the youngest raw object that have been in the pool for at least a turn.
-    pub fn overdue(&self) -> Option<(u32, u32)> {
+    /// The queue of the raw objects, and the youngest of those that have been in the pool for at
+    /// least a turn.
+    pub fn overdue(&self) -> Option<(usize, u32)> {
         let raw = self.raw.as_ref().filter(|raw| raw.marks[1] != NIL)?;
-        Some((raw.list.head, raw.marks[1]))
+        Some((RAW_QUEUE, raw.marks[1]))
     }
 
-    /// The oldest pooled object of each queue, in the order of writeback: raw objects first,
-    /// because they save no memory.
-    pub fn oldest_pooled(&self) -> [u32; QUEUES] {
-        let mut heads = [NIL; QUEUES];
-        heads[0] = self.raw.as_ref().map_or(NIL, |raw| raw.list.head);
+    /// The queues of pooled objects in the order of writeback: raw objects first, because they save
+    /// no memory.
+    pub fn queues(&self) -> [usize; QUEUES] {
+        let mut queues = [RAW_QUEUE; QUEUES];
         for (i, group) in self.duel.order(&self.groups).into_iter().enumerate() {
-            let queues = &self.pooled[usize::from(group)];
             let first = usize::from(self.duel.probation_first(group, &self.groups[usize::from(group)]));
-            (heads[2 * i + 1], heads[2 * i + 2]) = (queues[first].head, queues[1 - first].head);
+            let of_group = 1 + 2 * usize::from(group);
+            (queues[2 * i + 1], queues[2 * i + 2]) = (of_group + first, of_group + 1 - first);
         }
-        heads
+        queues
+    }
+
+    /// The oldest object of a queue. `no_room`: without those at its old end that need room in the
+    /// swap tier.
+    pub fn oldest(&self, queue: usize, no_room: bool) -> u32 {
+        match self.passed[queue] {
+            passed if no_room && passed != NIL => self.next(passed),
+            _ if queue == RAW_QUEUE => self.raw.as_ref().map_or(NIL, |raw| raw.list.head),
+            _ => self.pooled.as_flattened()[queue - 1].head,
+        }
+    }
+
+    /// A pooled object needs room in the swap tier to leave the pool, and this stays so: it is no
+    /// page of a file, and has no raw slot.
+    pub fn needs_room(&mut self, id: ObjectId) {
+        let o = &self.all[id.0 as usize];
+        let passed = &mut self.passed[o.queue(self.raw.is_some())];
+        if *passed == o.links.prev {
+            *passed = id.0;
+        }
+    }
+
+    /// The objects of which [`Objects::needs_room`] holds for all that are older in their queue,
+    /// too.
+    pub fn passed(&self) -> impl Iterator<Item = ObjectId> + '_ {
+        let older = |&i: &u32| Some(self.all[i as usize].links.prev).filter(|&prev| prev != NIL);
+        let marks = self.passed.into_iter().filter(|&passed| passed != NIL);
+        marks.flat_map(move |passed| core::iter::successors(Some(passed), older)).map(ObjectId)
     }
 
     /// Objects in the pool that are not being written back.
@@ -509,6 +581,7 @@ impl Objects {
 
     pub fn release(&mut self, id: ObjectId) {
         self.leave(id);
+        self.left_staging(id);
         self.contents.forget(id);
         let o = &mut self.all[id.0 as usize];
         assert!(o.refs == 0 && o.pins == 0 && o.place() != FREE, "object {} released while in use", id.0);
@@ -568,6 +641,13 @@ impl Objects {
             for mark in raw.marks.iter().filter(|mark| **mark != NIL) {
                 assert!(self.ids(&raw.list).any(|i| i == *mark), "a mark at an object that is elsewhere");
             }
+        }
+        for id in self.passed() {
+            assert!(matches!(self.place_of(id), Place::Pooled(_)) && !self.is_file(id), "object {} can leave", id.0);
+        }
+        for (queue, &passed) in self.passed.iter().enumerate() {
+            let of_queue = passed == NIL || self.all[passed as usize].queue(self.raw.is_some()) == queue;
+            assert!(of_queue, "object {passed} is not in queue {queue}");
         }
         for (group, queues) in self.pooled.iter().enumerate() {
             for (probation, queue) in queues.iter().enumerate() {
@@ -671,5 +751,50 @@ impl ContentTable {
 
     pub fn metadata_bytes(&self) -> u64 {
         ((self.by_hash.capacity() + self.by_object.capacity()) * 17) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pooled(objects: &mut Objects, handle: u32, file: bool) -> ObjectId {
+        let slot = StagingSlot { area: AreaId(0), index: handle };
+        let id = objects.create(slot, 0, 0, false, file);
+        objects.set_codec(id, 1, 1000);
+        objects.place(id, Place::Pooled(Handle::from_raw(handle)));
+        if !file {
+            objects.needs_room(id);
+        }
+        objects.check();
+        id
+    }
+
+    /// Without room in the swap tier, the search for a page of a file does not look at all older
+    /// pages each time.
+    #[test]
+    fn the_search_for_what_can_leave_passes_an_object_once() {
+        let mut objects = Objects::new(ReclaimKind::Fifo, false, false, false);
+        let old: Vec<ObjectId> = (0..100).map(|i| pooled(&mut objects, i, false)).collect();
+        let queue = objects.queues().into_iter().find(|&queue| objects.oldest(queue, false) != NIL).expect("a queue");
+        assert_eq!((objects.oldest(queue, false), objects.oldest(queue, true)), (old[0].0, NIL));
+        let file = pooled(&mut objects, 100, true);
+        let young: Vec<ObjectId> = (101..105).map(|i| pooled(&mut objects, i, false)).collect();
+        let last = pooled(&mut objects, 105, true);
+        assert_eq!(objects.oldest(queue, true), file.0);
+        objects.place(file, Place::Dropped);
+        assert_eq!(objects.oldest(queue, true), young[0].0);
+        young.iter().for_each(|&id| objects.needs_room(id));
+        assert_eq!(objects.oldest(queue, true), last.0);
+        // What was passed leaves.
+        for id in [old[0], young[3], young[2]] {
+            objects.place(id, Place::Swapped(Extent { unit: 0 }));
+            objects.check();
+        }
+        assert_eq!((objects.oldest(queue, false), objects.oldest(queue, true)), (old[1].0, last.0));
+        objects.place(last, Place::Dropped);
+        old[1..].iter().chain(&young[..2]).for_each(|&id| objects.place(id, Place::Swapped(Extent { unit: 0 })));
+        let again = pooled(&mut objects, 106, true);
+        assert_eq!(objects.oldest(queue, true), again.0);
     }
 }

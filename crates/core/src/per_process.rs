@@ -15,8 +15,7 @@
 use crate::core_call::CoreCall;
 use crate::engine::Core;
 use crate::evict::{BatchSize, Victim};
-use crate::ids::{ObjectId, Page, PageRange, ProcId, NIL, PAGE_BYTES, RUN_PAGES};
-use crate::object::Place;
+use crate::ids::{Page, PageRange, ProcId, PAGE_BYTES, RUN_PAGES};
 use crate::table::{Proc as Process, ASIDE};
 use alloc::vec::Vec;
 
@@ -64,7 +63,8 @@ pub struct ProcessReclaim {
     passes: u8,
     /// A page did not move in this pass.
     refused: bool,
-    /// After the last pass: the page staged last. It is compressed after all of this process.
+    /// After the last pass: the wait for the page staged last. It is compressed after all of this
+    /// process.
     last: Option<u32>,
     /// It ended because no page moved any more: it is stopped or traced, for instance.
     pub gave_up: bool,
@@ -198,6 +198,12 @@ impl Core {
             }
         }
         set
+    }
+
+    /// Whether the page belongs to the part that [`Core::working_set`] would return.
+    pub(crate) fn left_together(&self, proc: ProcId, page: Page) -> bool {
+        let run = self.table.run_of(proc, page);
+        run.is_some_and(|run| self.table.runs[run as usize].left_together >> page.index() & 1 == 1)
     }
 
     /// Victims of the first process to be reclaimed that can take a batch now.
@@ -341,18 +347,15 @@ impl Core {
         if reclaim.next == u64::MAX && process.evicting_pages == 0 && reclaim.last.is_none() {
             let ended = *reclaim.pass_ended.get_or_insert(tick);
             if !reclaim.refused || reclaim.passes + 1 == PASSES {
-                reclaim.last = Some(self.objects.staged.tail);
+                reclaim.last = Some(self.objects.await_last_staged());
             } else if process.parked().next().is_none() || tick.saturating_sub(ended) >= PASS_PAUSE_MS {
                 (reclaim.next, reclaim.refused, reclaim.pass_ended) = (0, false, None);
                 reclaim.passes += 1;
             }
         }
-        let staged = |id| {
-            let place = self.objects.place_if_live(ObjectId(id));
-            id != NIL && matches!(place, Some(Place::Staged(_) | Place::Compressing(_)))
-        };
         let area = process.area;
-        let done = reclaim.last.is_some_and(|last| !staged(last)) && self.staging.release(area, RELEASED);
+        let done =
+            reclaim.last.is_some_and(|last| !self.objects.is_awaited(last)) && self.staging.release(area, RELEASED);
         if done || give_up {
             (reclaim.ended, reclaim.gave_up) = (Some(tick), !done);
             reclaim.stayed = self.table.proc(proc).present_pages;

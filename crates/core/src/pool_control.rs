@@ -217,10 +217,15 @@ impl PoolControl {
 
     /// The raw slot of an object. If none was free at its creation, tries again.
     pub fn slot(&mut self, id: ObjectId) -> Option<u32> {
-        if self.slots.get(id.0 as usize).is_none_or(|&slot| slot == NIL) {
+        if !self.has_slot(id) {
             self.reserve(id);
         }
         self.slots.get(id.0 as usize).copied().filter(|&slot| slot != NIL)
+    }
+
+    /// Whether the object has a raw slot already.
+    pub fn has_slot(&self, id: ObjectId) -> bool {
+        self.slots.get(id.0 as usize).is_some_and(|&slot| slot != NIL)
     }
 
     /// The raw slot of an object cannot be written: the object needs another one.
@@ -349,6 +354,7 @@ impl PoolControl {
     /// A thread has finished reading a clean buffer; returns the buffer if it was the last reader.
     pub fn read_ends(&mut self, extent: crate::ids::Extent) -> Option<Unit> {
         let (frame, readers) = self.clean.by_block.get_mut(&block_of(extent))?;
+        assert!(*readers > 0, "nobody reads the buffer at frame {frame}");
         *readers -= 1;
         (*readers == 0).then_some(Unit(*frame))
     }
@@ -379,13 +385,27 @@ impl PoolControl {
         self.sizing.iter_mut().for_each(ZoneSizing::missed);
     }
 
+    /// A page did not fit, and nothing else takes it: the pool grows at once, if it may.
+    pub fn grow_now(&mut self, pool: &mut dyn Pool) {
+        if let Some(sizing) = &mut self.sizing {
+            sizing.missed();
+            sizing.make_due();
+        }
+        self.resize(pool);
+    }
+
+    /// Whether the pool may become larger later.
+    pub fn can_grow(&self) -> bool {
+        self.sizing.as_ref().is_some_and(ZoneSizing::can_grow)
+    }
+
     /// Whether the pool shall give pages to the swap tier although the next page has room.
     pub fn wants_room(&self, usage: impl Fn() -> PoolUsage) -> bool {
         if !self.due.is_empty() {
             return true;
         }
         let reserve = u64::from(self.scheme.sizing.reserve_pages);
-        if reserve == 0 || self.sizing.as_ref().is_some_and(ZoneSizing::can_grow) {
+        if reserve == 0 || self.can_grow() {
             return false;
         }
         let usage = usage();
@@ -446,6 +466,7 @@ impl PoolControl {
             policy.check();
         }
         self.selective.iter().for_each(Selective::check);
+        assert!(!objects.passed().any(|id| self.has_slot(id)), "an object with a raw slot was passed");
         let mut in_blocks: HashMap<u32, u32> = HashMap::new();
         for (id, _, place) in objects.iter_live() {
             match (self.format(), place) {

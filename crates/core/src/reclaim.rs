@@ -265,10 +265,7 @@ impl Core {
                 self.counters.clean += 1;
                 Placed::Nothing
             }
-            Coded::Incompressible => {
-                self.counters.incompressible += 1;
-                self.put_raw_into_pool(id, slot)
-            }
+            Coded::Incompressible => self.put_raw_into_pool(id, slot),
         }
     }
 
@@ -300,11 +297,10 @@ impl Core {
                 && !control.full
                 && self.objects.raw_pooled() * 100 < pool.usage().zpages * share
             {
-                let placed = self.put_into_pool(id, slot, 0, len);
-                self.counters.stored_raw += u64::from(matches!(placed, Placed::Pool { .. }));
-                return placed;
+                return self.put_into_pool(id, slot, 0, len);
             }
             if let Some(placed) = self.leave_out(id, slot) {
+                self.counters.incompressible += 1;
                 return placed;
             }
         }
@@ -315,19 +311,17 @@ impl Core {
         let (control, pool) = (&self.pool_control, &self.pool);
         if codec != 0 && !control.keeps_len(len, || pool.usage()) {
             // Known only after compression (zsmalloc-sr, rule 15).
-            self.counters.incompressible += 1;
             if let Some(placed) = self.leave_out(id, staging) {
+                self.counters.incompressible += 1;
                 return placed;
             }
         }
-        // Frames that are missing; `None` if the obstacle is another one.
-        let placed = match self.pool_control.may_store(self.objects.live()) {
-            true => self.pool.place(len).map_err(|full| {
-                let missing = (full.frames_used + full.frames_needed).saturating_sub(self.pool_control.limit_frames());
-                Some(missing.max(1))
-            }),
-            false => Err(None),
-        };
+        let mut placed = self.find_room(len);
+        if matches!(placed, Err(Some(_))) && self.pool_control.can_grow() && !self.pool_control.takes_raw(id) {
+            // Nothing takes the page, so the pool does not wait for its next check.
+            self.pool_control.grow_now(&mut *self.pool);
+            placed = self.find_room(len);
+        }
         let placed = match placed {
             Ok(placed) => placed,
             Err(missing) => return self.no_room(id, staging, missing),
@@ -343,9 +337,24 @@ impl Core {
         self.objects.set_codec(id, codec, len as u16);
         self.objects.judge(id);
         self.objects.place(id, Place::Pooled(placed.handle));
-        self.counters.compressed += u64::from(codec != 0);
+        let raw = codec == 0;
+        self.counters.compressed += u64::from(!raw);
+        self.counters.incompressible += u64::from(raw);
+        self.counters.stored_raw += u64::from(raw);
+        self.stays(id);
         let due = self.stored_in_pool(id, &placed, len);
         Placed::Pool { runs: placed.runs, grew: placed.grew, due }
+    }
+
+    /// Frames that are missing if there is none; `None` if the obstacle is another one.
+    fn find_room(&mut self, len: u32) -> Result<crate::pool::Placed, Option<u32>> {
+        if !self.pool_control.may_store(self.objects.live()) {
+            return Err(None);
+        }
+        self.pool.place(len).map_err(|full| {
+            let missing = (full.frames_used + full.frames_needed).saturating_sub(self.pool_control.limit_frames());
+            Some(missing.max(1))
+        })
     }
 
     /// Whether units of the pool became due.

@@ -21,6 +21,9 @@ const RAW_PAGES: usize = 32;
 /// log, so that the coldest leave, and not all.
 const DROPPED_BYTES: u32 = 64 << 10;
 
+/// Most objects that cannot leave of those that are looked at for one that is due.
+const STAYED_MAX: u32 = 1024;
+
 /// When the pool is full, one in AHEAD_PART of its frames leaves at once, at most AHEAD_FRAMES.
 const AHEAD_PART: u32 = 64;
 const AHEAD_FRAMES: u32 = 16;
@@ -51,12 +54,12 @@ impl Core {
         match self.pool_control.mode {
             ReplacementMode::Nobody => {}
             ReplacementMode::Queue(_) if pressed || self.pool_control.wants_room(|| self.pool.usage()) => {
-                let heads = self.objects.oldest_pooled();
-                self.pick_single(&heads, NIL, max_bytes, out);
+                let queues = self.objects.queues();
+                self.pick_single(&queues, NIL, max_bytes, out);
             }
             ReplacementMode::Queue(_) => {
-                if let Some((first, last)) = self.objects.overdue() {
-                    self.pick_single(&[first], last, max_bytes, out);
+                if let Some((queue, last)) = self.objects.overdue() {
+                    self.pick_single(&[queue], last, max_bytes, out);
                 }
             }
             ReplacementMode::Policy(_) if max_bytes == 0 => {}
@@ -65,16 +68,17 @@ impl Core {
         (self.counters.file_dropped - before) as usize
     }
 
-    /// Picks from queues, given by their heads, one after the other. Each gives its oldest objects,
-    /// up to `last`.
-    fn pick_single(&mut self, heads: &[u32], last: u32, max_bytes: u32, out: &mut Vec<WriteBack>) {
-        let (mut bytes, mut dropped) = (0, 0);
+    /// Picks from queues, one after the other. Each gives its oldest objects, up to `last`.
+    fn pick_single(&mut self, queues: &[usize], last: u32, max_bytes: u32, out: &mut Vec<WriteBack>) {
+        let (mut bytes, mut dropped, mut stayed) = (0, 0, 0);
         let raw = self.pool_control.format() == SwapFormat::RawSlots;
         if raw && self.pool_control.leaving > 0 || max_bytes == 0 && self.objects.pooled_files == 0 {
             return;
         }
-        for &head in heads {
-            let mut i = head;
+        // Then only pages of files can leave, and those that have a raw slot already.
+        let mut no_room = max_bytes == 0;
+        for &queue in queues {
+            let mut i = self.objects.oldest(queue, no_room && last == NIL);
             while i != NIL {
                 let (id, next) = (ObjectId(i), self.objects.next(i));
                 i = if i == last { NIL } else { next };
@@ -85,37 +89,44 @@ impl Core {
                 if self.driver.giving && !self.objects.ages.as_ref().is_some_and(|ages| ages.is_old(id)) {
                     break;
                 }
-                if max_bytes == 0 && !self.objects.is_file(id) {
-                    continue;
-                }
-                let runs = self.pool.runs(handle);
-                let len = runs.len();
-                if self.drop_file(id) {
-                    dropped += len;
+                if self.objects.is_file(id) {
+                    dropped += self.pool.len(handle);
+                    self.drop_file(id);
                     if dropped >= DROPPED_BYTES {
                         return;
                     }
                     continue;
                 }
-                if max_bytes == 0 {
+                if no_room && (max_bytes == 0 || !self.pool_control.has_slot(id)) {
+                    self.stays(id);
+                    stayed += 1;
+                    if last != NIL && stayed == STAYED_MAX {
+                        return;
+                    }
                     continue;
                 }
-                let takes = if raw { PAGE_BYTES as u32 } else { stored_bytes(len) };
+                let takes = if raw { PAGE_BYTES as u32 } else { stored_bytes(self.pool.len(handle)) };
                 if bytes + takes > max_bytes || (raw && out.len() == RAW_PAGES) {
                     return;
                 }
-                let to = match raw {
-                    true => match self.pool_control.slot(id) {
-                        Some(slot) => Some(blocks::extent(slot, 0)),
-                        // No slot is left: the object stays.
-                        None => continue,
-                    },
-                    false => None,
-                };
+                let slot = if raw { self.pool_control.slot(id) } else { None };
+                if raw && slot.is_none() {
+                    no_room = true;
+                    i = if last == NIL { self.objects.oldest(queue, true) } else { i };
+                    continue;
+                }
                 bytes += takes;
                 self.pool_control.leaving += u32::from(raw);
-                self.begin_write(id, handle, runs, to, out);
+                let runs = self.pool.runs(handle);
+                self.begin_write(id, handle, runs, slot.map(|slot| blocks::extent(slot, 0)), out);
             }
+        }
+    }
+
+    /// Notes that a pooled object cannot leave unless the swap tier has room for it.
+    pub(crate) fn stays(&mut self, id: ObjectId) {
+        if !self.objects.is_file(id) && !self.pool_control.has_slot(id) {
+            self.objects.needs_room(id);
         }
     }
 
@@ -139,8 +150,8 @@ impl Core {
         file
     }
 
-    /// Picks whole units, until as many frames leave as are missing. In a log, the last unit is cut
-    /// to the room that is left.
+    /// Picks whole units, until as many frames leave or are free as are missing. In a log, the last
+    /// unit is cut to the room that is left.
     fn pick_units(&mut self, max_bytes: u32, out: &mut Vec<WriteBack>) {
         let mut room = if self.pool_control.format() == SwapFormat::CompressedExtents { max_bytes } else { u32::MAX };
         if room < stored_bytes(PAGE_BYTES as u32) {
@@ -150,7 +161,14 @@ impl Core {
         // More frames than are missing, so that not every page has to wait for a write.
         let ahead = (self.pool_control.limit_frames() / AHEAD_PART).clamp(1, AHEAD_FRAMES);
         let wanted = self.pool_control.needed.max(ahead);
-        while units.is_empty() && self.pool_control.leaving < wanted && out.len() < RAW_PAGES && room > 0 {
+        let (frames, dropped) = (self.pool.usage().frames, self.counters.file_dropped);
+        while units.is_empty() && room > 0 {
+            // A unit with clean pages of files alone is free at once.
+            let freed = frames.saturating_sub(self.pool.usage().frames);
+            let pages = out.len() + (self.counters.file_dropped - dropped) as usize;
+            if self.pool_control.leaving + freed >= wanted || pages >= RAW_PAGES {
+                break;
+            }
             let ReplacementMode::Policy(policy) = &mut self.pool_control.mode else { return };
             policy.victims(&mut units);
             if units.is_empty() {

@@ -14,7 +14,8 @@
 //!
 //! A check comes after a given time or number of stores ([`Every`]), whichever is first, and
 //! changes the area by at most one zone. There is no area until the first check; from then on there
-//! is at least one zone.
+//! is at least one zone. In the paper a disk takes the pages that do not fit. Where no swap tier
+//! takes such a page, it makes the next check due ([`ZoneSizing::make_due`]).
 //!
 //! The paper switches compression on by comparing the free memory of the system with a threshold,
 //! which it does not print. Here that is the low watermark: checks come in rounds of reclaim only.
@@ -51,6 +52,8 @@ pub struct ZoneSizing {
     checked: (u64, u64),
     /// A page did not fit since then.
     missed: bool,
+    /// The next check is due.
+    due: bool,
 }
 
 impl ZoneSizing {
@@ -78,12 +81,18 @@ impl ZoneSizing {
             zones: 0,
             checked: (0, 0),
             missed: false,
+            due: false,
         }
     }
 
     /// A page did not fit.
     pub fn missed(&mut self) {
         self.missed = true;
+    }
+
+    /// The next check does not wait for its time.
+    pub fn make_due(&mut self) {
+        self.due = true;
     }
 
     /// The limit, frames.
@@ -96,12 +105,12 @@ impl ZoneSizing {
     pub fn check(&mut self, now_ms: u64, stores: u64, usage: &PoolUsage) -> Option<u32> {
         let (last_ms, last_stores) = self.checked;
         let (ms, stored) = (now_ms.saturating_sub(last_ms), stores.saturating_sub(last_stores));
-        if ms < self.every.ms.into() && stored < self.every.stores.into() {
+        if ms < self.every.ms.into() && stored < self.every.stores.into() && !self.due {
             return None;
         }
         self.checked = (now_ms, stores);
         let zones = self.step(usage);
-        self.missed = false;
+        (self.missed, self.due) = (false, false);
         if zones == self.zones {
             return None;
         }

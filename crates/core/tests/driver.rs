@@ -431,6 +431,16 @@ fn the_run_is_hopeless_when_nothing_takes_a_page_far_over_the_budget() {
     assert_eq!(hopeless(Seen { level: Level::Over, ..NONE }, true), []);
 }
 
+/// A pool that is full and may grow takes pages later; not so if nothing fills it.
+#[test]
+fn the_run_is_not_hopeless_while_the_pool_may_grow() {
+    let growing = || memfit_scheme::preset("tuduce05", &[]).expect("a preset").expect("sound overrides");
+    let mut caller = Caller::of(growing(), 4096, 2000);
+    caller.stage(40);
+    assert_eq!(caller.with_full_pool(NONE, true, 300), []);
+    assert_eq!(Caller::of(growing(), 1 << 20, 10).in_vain(NONE, 300), [Trouble::Hopeless; 2]);
+}
+
 /// They fill the pool no further, which may have room.
 #[test]
 fn the_run_is_hopeless_when_the_resident_pages_are_at_their_floor() {

@@ -214,6 +214,56 @@ fn what_left_together_and_is_still_outside_is_known() {
     assert!(!run.together(leaves).contains(&3));
 }
 
+/// mremap moves it, and leaves no empty runs where other pages were.
+#[test]
+fn what_left_together_is_known_where_it_moved() {
+    let mut run = Run::new();
+    let leaves = run.process((0..8).chain(40 * RUN_PAGES..43 * RUN_PAGES));
+    run.core.reclaim_process(leaves);
+    assert!(run.until_sleep(1000));
+    let from = PageRange { first: Page(0), pages: 4 * RUN_PAGES };
+    run.core.remapped(leaves, from, Page(40 * RUN_PAGES + 3));
+    run.core.check();
+    let start = 40 * RUN_PAGES;
+    // Of the pages that were there, those in front and behind stay.
+    let moved = (start..start + 3).chain(start + 3..start + 11);
+    assert_eq!(run.together(leaves), moved.collect::<Vec<_>>());
+    let all = PageRange { first: Page(0), pages: 100 * RUN_PAGES };
+    assert_eq!(run.core.first_part(leaves, all, 1), all, "one run has pages");
+}
+
+/// The number of an object is used again: another page that is staged under it is not waited for.
+#[test]
+fn the_reclaim_of_a_process_waits_for_no_later_page() {
+    let mut run = Run::new();
+    let (leaves, other) = (run.process(0..4), run.process(0..40));
+    run.core.reclaim_process(leaves);
+    let mut page = 0;
+    let mut reuse = |run: &mut Run| {
+        // The page staged last comes back, and another one is staged in its place.
+        match page {
+            0 => run.touch(leaves, 3),
+            _ => run.touch(other, page),
+        }
+        page += 1;
+        let range = PageRange { first: Page(page), pages: 1 };
+        run.core.claim_range(other, range, 1, run.tick).iter().for_each(|victim| _ = run.answer(other, victim));
+    };
+    for _ in 0..200 {
+        match run.core.next_step(run.tick, enough()) {
+            Step::Evict => _ = run.evict(),
+            Step::Compress { .. } => reuse(&mut run),
+            Step::RoundEnds { .. } => run.tick += 1,
+            _ => {}
+        }
+        _ = run.core.take_effects();
+        if run.core.process_reclaim(leaves).is_some_and(|reclaim| reclaim.ended.is_some()) {
+            return;
+        }
+    }
+    panic!("it waits for pages of another process");
+}
+
 /// Runs 0 to 9 come back together; only 0 to 2 are used.
 #[test]
 fn what_is_on_trial_and_not_touched_leaves_the_working_set() {

@@ -29,16 +29,19 @@ impl BlockOutput {
     }
 
     /// Begins to write what the core evicts from the pool; unless `pressed`, only what is due.
-    pub fn write_back(&mut self, shared: &Shared, writer: &mut BlockWriter, pressed: bool) {
+    /// Returns how many pages of files were dropped.
+    pub fn write_back(&mut self, shared: &Shared, writer: &mut BlockWriter, pressed: bool) -> usize {
+        let mut dropped = 0;
         self.go_on(shared, writer);
         if self.chosen.is_empty() && writer.ready() && writer.usable() {
             let mut victims = Vec::new();
             let mut state = shared.lock();
-            state.core.pick_writeback(pressed, u32::MAX, &mut victims);
+            dropped = state.core.pick_writeback(pressed, u32::MAX, &mut victims);
             shared.apply_effects(state);
             self.chosen.extend(victims);
             self.go_on(shared, writer);
         }
+        dropped
     }
 
     /// Gives the writer as many of the chosen objects as it takes.

@@ -71,7 +71,7 @@ use crate::locks::Lock;
 use crate::swap::Allowance;
 use config::{Config, FromPager};
 use contents::Contents;
-use memfit_core::scheme::{AdmissionKind, SwapFormat};
+use memfit_core::scheme::{AdmissionKind, Scheme, SwapFormat};
 use memfit_os::capability::{self, CAP_SYS_ADMIN, CAP_SYS_PTRACE};
 use memfit_os::describe;
 use memfit_os::probe;
@@ -126,6 +126,15 @@ pub fn serve(config: Config) -> ! {
     std::process::exit(0);
 }
 
+/// Why a scheme can keep no page without a swap tier.
+fn needs_tier(scheme: &Scheme) -> Option<&'static str> {
+    match (scheme.admission.kind, scheme.swap_format.kind) {
+        (AdmissionKind::None, _) => Some("keeps pages in swap alone"),
+        (_, SwapFormat::CompressedBatches) => Some("stores no page without a block of swap for it"),
+        _ => None,
+    }
+}
+
 fn start(mut config: Config) -> Result<Arc<control::Desk>, (String, i32)> {
     let fork_events = probe::can_enable(uffd::EVENT_FORK);
     // Also in a recording: its replay has to decide the same.
@@ -134,9 +143,8 @@ fn start(mut config: Config) -> Result<Arc<control::Desk>, (String, i32)> {
         config.scheme.reclaim.accessed_bits = 0;
     }
     let swap = open_swap(&config, config.scheme.swap_format.kind)?;
-    if swap.is_none() && config.scheme.admission.kind == AdmissionKind::None {
-        let name = &config.scheme.name;
-        return Err((format!("scheme {name} keeps pages in swap alone: it needs a swap tier, see --swap"), 2));
+    if let (None, Some(why)) = (&swap, needs_tier(&config.scheme)) {
+        return Err((format!("scheme {} {why}: it needs a swap tier, see --swap", config.scheme.name), 2));
     }
     let mut shared =
         Shared::new(config.scheme.clone(), config.budget_bytes, config.on_full, swap).map_err(|error| {

@@ -332,8 +332,7 @@ impl Reclaimer {
             None => return self.drop_files(pressed),
             Some(Output::Log(writer)) => writer,
             Some(Output::Blocks(writer)) => {
-                self.blocks.write_back(&shared, writer, pressed);
-                return gained;
+                return gained + self.blocks.write_back(&shared, writer, pressed);
             }
         };
         let bytes = match writer.batch() {

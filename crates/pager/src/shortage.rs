@@ -60,7 +60,8 @@ fn advice(has_tier: bool) -> &'static str {
     }
 }
 
-/// The tree is `over` bytes over the budget, and neither the pool nor the swap tier takes a page.
+/// The tree is `over` bytes over the budget, and neither the pool nor the swap tier takes a page,
+/// or the programs have no more than their floor in memory.
 pub fn hopeless(budget: u64, over: u64, tier: &Tier) -> String {
     let (over, budget) = (over >> 20, budget >> 20);
     let tier = match tier {
@@ -76,8 +77,7 @@ pub fn hopeless(budget: u64, over: u64, tier: &Tier) -> String {
         }
     };
     format!(
-        "the programs are {over} MiB over the budget of {budget} MiB with data that does not compress further, and \
-         {tier}"
+        "the programs are {over} MiB over the budget of {budget} MiB, none of their pages can leave memory, and {tier}"
     )
 }
 

@@ -107,8 +107,10 @@ pub struct Tally {
     pub evicted: u64,
     /// Pages that each codec compressed or tried to compress, by codec number.
     pub compressions: [u64; CODEC_IDS + 1],
-    /// Pages that each codec decompressed, by codec number.
+    /// Pages that each codec decompressed for a fault, by codec number.
     pub decompressions: [u64; CODEC_IDS + 1],
+    /// Pages that each codec decompressed so that they could be written raw, by codec number.
+    pub decompressed_to_write: [u64; CODEC_IDS + 1],
     /// Bytes of the pages that were compressed successfully: before, after.
     pub coded_bytes: (u64, u64),
     /// Estimates of entropy.
@@ -161,6 +163,7 @@ impl Tally {
             evicted: more(self.evicted),
             compressions: self.compressions.map(more),
             decompressions: self.decompressions.map(more),
+            decompressed_to_write: self.decompressed_to_write.map(more),
             coded_bytes: (more(self.coded_bytes.0), more(self.coded_bytes.1)),
             estimates: more(self.estimates),
             reads: self.reads.times(factor),

@@ -85,7 +85,10 @@ pub fn counts(tally: &Tally) -> Counts {
         faults: of(&tally.faults, tally.file_first),
         around: of(&tally.around, tally.file_first_around),
         waited: Codings { decompressed: by_codec(&tally.decompressions), ..Codings::default() },
-        beside: Codings { compressed: by_codec(&tally.compressions), ..Codings::default() },
+        beside: Codings {
+            compressed: by_codec(&tally.compressions),
+            decompressed: by_codec(&tally.decompressed_to_write),
+        },
         evicted_pages: tally.evicted,
         entropy_estimates: tally.estimates,
         swap_reads: tally.reads,

@@ -142,11 +142,28 @@ fn a_tier_that_is_nearly_full() {
 }
 
 #[test]
-fn swap_alone_needs_a_tier() {
+fn some_schemes_need_a_tier() {
     let Some(bench) = Bench::new("schemes_no_tier", &[]) else { return };
+    for (scheme, why) in
+        [("swap", "keeps pages in swap alone"), ("cervera99", "stores no page without a block of swap for it")]
+    {
+        let mut command = crate::support::memfit_command();
+        command.args(["run", "-s", scheme, "--swap", "none", "-m", "32M", "true"]);
+        let ran = bench.checked(command, &format!("memfit run -s {scheme} --swap none"));
+        assert_eq!(ran.code, Some(2), "{}", ran.err);
+        assert!(ran.err.contains(&format!("scheme {scheme} {why}: it needs a swap tier")), "{}", ran.err);
+    }
+}
+
+/// Its pool grows step by step.
+#[test]
+fn a_pool_of_zones_takes_what_fits_without_a_tier() {
+    let Some(bench) = Bench::new("schemes_zones_alone", &["python3"]) else { return };
+    let program = "b = bytearray(90 << 20)\n\
+                   for at in range(0, len(b), 4096): b[at:at + 8] = at.to_bytes(8, 'little')\n\
+                   print(all(b[at:at + 8] == at.to_bytes(8, 'little') for at in range(0, len(b), 4096)))";
     let mut command = crate::support::memfit_command();
-    command.args(["run", "-s", "swap", "--swap", "none", "-m", "32M", "true"]);
-    let ran = bench.checked(command, "memfit run -s swap --swap none");
-    assert_eq!(ran.code, Some(2), "{}", ran.err);
-    assert!(ran.err.contains("scheme swap keeps pages in swap alone: it needs a swap tier"), "{}", ran.err);
+    command.args(["run", "-s", "tuduce05", "--swap", "none", "-m", "64M", "--", "python3", "-c", program]);
+    let ran = bench.checked(command, "memfit run -s tuduce05 --swap none");
+    assert_contents_eq!((ran.code, &*ran.out), (Some(0), &b"True\n"[..]), "{}", ran.err);
 }

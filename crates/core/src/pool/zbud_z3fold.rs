@@ -24,7 +24,7 @@
 //! - Headers are outside the frames. With `header_chunks` = 1 a frame of `z3fold` has 63 chunks for
 //!   zpages as in the kernel. A zpage that needs all 64 gets a frame without a header, alone, so
 //!   that a page that did not compress can be stored at all. Such a frame counts as full. `zbud`
-//!   has no header.
+//!   has no header; in the kernel it has one of 64 bytes, which leaves 63 chunks.
 //! - The caller carries out moves, so the chunks of a removed zpage of `z3fold` are a hole until
 //!   [`Pool::tidy`]. A zpage that must stay is skipped, and those behind it move up to its end.
 //!   While there is a hole, the frame's list depends on the free chunks behind its last zpage,

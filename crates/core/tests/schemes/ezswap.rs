@@ -32,6 +32,7 @@ fn incompressible_pages_are_stored_raw_without_sa() {
     let mut bench = Bench::new("zswap-z3fold", &[], 8, 100);
     assert_eq!(bench.store(0, anonymous(4096)), Went::Pool);
     assert_eq!((bench.core.pool_usage().frames, bench.core.pool_usage().used_bytes), (1, 4096));
+    assert_eq!((bench.counters().incompressible, bench.counters().stored_raw), (1, 1));
 }
 
 /// Baseline `swap`: nothing is compressed, and slots of neighbours are neighbours.
@@ -80,6 +81,48 @@ fn the_coldest_pages_of_files_are_dropped_not_all() {
     assert!(written.is_empty() && bench.core.pool_usage().zpages == 10, "anonymous pages stay");
     assert_eq!(bench.load(0), Source::File);
     assert!(in_pool(&bench.load(205)));
+}
+
+/// Also where anonymous pages lie between them.
+#[test]
+fn pages_of_files_leave_from_among_anonymous_ones() {
+    let mut bench = Bench::new("memfit", &["classes=file-pooled"], 400, 0);
+    let is_file = |page: u64| page % 50 > 40;
+    for page in 0..300 {
+        let contents = if is_file(page) { file(1000) } else { anonymous(1000) };
+        assert_eq!(bench.store(page, contents), Went::Pool);
+    }
+    let mut written = Vec::new();
+    assert_eq!(bench.core.pick_writeback(true, 0, &mut written), 54);
+    assert_eq!(bench.store(300, file(1000)), Went::Pool);
+    bench.free(299);
+    bench.free(200);
+    bench.core.check();
+    assert_eq!(bench.core.pick_writeback(true, 0, &mut written), 1);
+    assert_eq!(bench.core.pick_writeback(true, 0, &mut written), 0);
+    bench.core.check();
+    let left = (0..299).filter(|&page| page != 200 && !in_pool(&bench.source(page)));
+    assert!(left.eq((0..299).filter(|&page| is_file(page))) && written.is_empty());
+}
+
+/// Frames of file pages alone are free at once. They count, so that a full pool keeps most of them.
+#[test]
+fn a_policy_gives_a_part_of_a_pool_of_files() {
+    for preset in ["apa", "apa+ca"] {
+        let mut bench = Bench::new(preset, &[], 600, 100);
+        (0..1700).for_each(|page| assert_eq!(bench.store(page, file(1280)), Went::Pool));
+        let mut written = Vec::new();
+        let (before, frames) = (bench.counters().file_dropped, bench.core.pool_usage().frames);
+        let dropped = bench.core.pick_writeback(true, u32::MAX, &mut written);
+        // A 64th of the pool is 9 frames, three pages in each.
+        let freed = frames - bench.core.pool_usage().frames;
+        assert_eq!((dropped as u64, written.len()), (bench.counters().file_dropped - before, 0));
+        assert!((25..=33).contains(&dropped) && (9..=11).contains(&freed), "{preset}: {dropped} pages, {freed} frames");
+    }
+    let mut bench = Bench::new("apa", &[], 4000, 100);
+    (0..4000).for_each(|page| assert_eq!(bench.store(page, file(1280)), Went::Pool));
+    let dropped = bench.core.pick_writeback(true, u32::MAX, &mut Vec::new());
+    assert!((32..35).contains(&dropped), "{dropped} pages: no more than are written at once");
 }
 
 /// A6: of pages that are read together, the pages that the pool does not have are read from the

@@ -146,3 +146,52 @@ fn rule_4_the_page_stored_last_leaves_last() {
     assert!((0..10).all(|page| in_pool(&bench.source(page))), "they were used since");
     assert!((10..20).all(|page| !in_pool(&bench.source(page))), "older, though stored later at first");
 }
+
+/// The paper's disk takes what does not fit until the next check. Where no tier does, the area
+/// grows at once, as far as it may.
+#[test]
+fn without_room_in_a_tier_the_area_grows_at_once() {
+    let mut bench = small(&[]);
+    bench.round(0, false);
+    bench.round(1000, false);
+    assert_eq!(bench.store(0, anonymous(4000)), Went::Pool);
+    (1..200).for_each(|page| _ = bench.store(page, anonymous(4000)));
+    assert_eq!(bench.core.pool_limit(), 64, "the tier takes pages");
+    // The second tier has as many blocks as there are pages in the first zone.
+    for blocks in [0, 64] {
+        let mut bench = Bench::new("tuduce05", &[ALL, "pool.zone_kib=256"], 256, blocks);
+        let went: Vec<Went> = (0..320).map(|page| bench.store(page, anonymous(4000))).collect();
+        let stays = went.iter().filter(|&&went| went == Went::Pool).count();
+        assert_eq!((bench.core.pool_limit(), stays), (256, 256), "{blocks} blocks: {went:?}");
+        let gone = went.iter().filter(|&&went| went == Went::Swap).count();
+        assert_eq!(
+            (gone, went.last()),
+            (blocks as usize, Some([Went::Waits, Went::Pool][usize::from(blocks > 0)]).as_ref())
+        );
+    }
+}
+
+/// A full tier takes a page for each slot that becomes free, and those that have one already.
+#[test]
+fn pages_with_a_slot_leave_from_behind_those_without() {
+    let mut bench = Bench::new("tuduce05", &[ALL, "sizing=fixed", "pool.zone_kib=256"], 64, 10);
+    let in_pool_now = |bench: &mut Bench| (0..31).filter(|&page| in_pool(&bench.source(page))).collect::<Vec<_>>();
+    (0..30).for_each(|page| assert_eq!(bench.store(page, anonymous(1000)), Went::Pool));
+    bench.unmap(0..1);
+    assert_eq!(bench.store(30, anonymous(1000)), Went::Pool);
+    assert_eq!((bench.write_back(), bench.write_back()), (10, 0));
+    assert_eq!(in_pool_now(&mut bench), (10..30).collect::<Vec<_>>(), "the last page had the slot of the first");
+    bench.unmap(3..5);
+    assert_eq!((bench.write_back(), bench.write_back()), (2, 0));
+    assert_eq!(in_pool_now(&mut bench), (12..30).collect::<Vec<_>>());
+}
+
+/// A page that waits for room is no more pages.
+#[test]
+fn incompressible_pages_count_when_they_leave_staging() {
+    let mut bench = Bench::new("tuduce05", &[ALL, "sizing=fixed", "pool.zone_kib=256", "admission=all"], 64, 0);
+    let stored = (0..70).take_while(|&page| bench.store(page, anonymous(4096)) == Went::Pool).count() as u64;
+    assert!((60..65).contains(&stored), "{stored} in 64 frames");
+    let counters = bench.counters();
+    assert_eq!((counters.incompressible, counters.stored_raw, counters.compressed), (stored, stored, 0));
+}

@@ -109,3 +109,11 @@ fn the_cap_is_lower_while_programs_wait_for_a_cpu() {
     others.round(0, true);
     assert_eq!(others.core.len_max(), 3072);
 }
+
+/// A page over the cap for which there is no other place counts as compressed.
+#[test]
+fn pages_over_the_cap_are_counted_once() {
+    let mut bench = Bench::new("zsmalloc-sr", &["admission.cap_below_percent=50"], 64, 0);
+    (0..50).for_each(|page| assert_eq!(bench.store(page, anonymous(3500)), Went::Pool));
+    assert_eq!((bench.counters().incompressible, bench.counters().compressed), (0, 50));
+}

@@ -264,10 +264,10 @@ impl Machine {
             }
             self.flush();
         } else {
-            self.core.pick_writeback(pressed, u32::MAX, &mut victims);
+            left += self.core.pick_writeback(pressed, u32::MAX, &mut victims);
             self.apply_effects();
             self.write_blocks(&victims);
-            left = victims.len();
+            left += victims.len();
         }
         self.lists.victims = victims;
         left
@@ -292,7 +292,7 @@ impl Machine {
             let extent = victim.to.expect("it has a place");
             let block = memfit_core::blocks::block_of(extent);
             if raw && victim.codec != 0 {
-                self.tally.decompressions[usize::from(victim.codec)] += 1;
+                self.tally.decompressed_to_write[usize::from(victim.codec)] += 1;
                 self.reclaims(self.costs.codec(victim.codec).decompress_ns);
             }
             if blocks.last() != Some(&block) {
