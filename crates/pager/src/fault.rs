@@ -300,7 +300,7 @@ impl Server {
     /// How long to wait for faults, ms.
     fn idle_wait(&mut self) -> i32 {
         let rests = self.served_last.elapsed() > RESTS_AFTER;
-        if rests && self.read_ahead.as_mut().is_some_and(|ahead| ahead.is_idle(&self.shared.files.counters)) {
+        if rests && self.read_ahead.as_mut().is_some_and(|ahead| ahead.rests(&self.shared.files.counters)) {
             self.read_ahead = None;
         }
         let Some(reader) = &mut self.reader else { return IDLE_MS };

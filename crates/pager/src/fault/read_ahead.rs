@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 /// Most pages of a piece (256 KiB).
 const PIECE_PAGES: u64 = 64;
 const PIECE_BYTES: usize = PIECE_PAGES as usize * PAGE_BYTES as usize;
-/// Pieces of one process, which may be under way at the same time.
+/// Most pieces of one process, which may be under way at the same time.
 const PIECES: usize = 4;
 /// Memory of the pieces of all processes: this share of the budget.
 const SHARE_OF_BUDGET: usize = 64;
@@ -28,8 +28,10 @@ const SHARE_OF_BUDGET: usize = 64;
 const SEQUENTIAL: usize = 16;
 /// How far the next pieces are from the pages of the fault, pages.
 const REACH: u64 = 256;
-/// A piece that nobody has wanted for so long is given up.
-const UNWANTED: Duration = Duration::from_secs(1);
+/// A piece that nobody has wanted for so long is given up; or for so long, if another reader needs
+/// its memory.
+const UNWANTED: Duration = Duration::from_secs(30);
+const STALE: Duration = Duration::from_secs(1);
 
 /// Memory of the pieces of all processes, bytes.
 #[derive(Debug)]
@@ -98,6 +100,9 @@ pub struct ReadAhead {
     engine: Engine,
     memory: Arc<Memory>,
     pieces: Vec<Piece>,
+    /// How many there may be: one more for each that was used, and one after one that was not. So
+    /// little is read in vain.
+    most: usize,
     /// Of pieces that are not needed any more.
     unused: Vec<Buffer>,
     next_token: u64,
@@ -123,6 +128,7 @@ impl ReadAhead {
             engine,
             memory: Arc::clone(memory),
             pieces: Vec::new(),
+            most: 1,
             unused: Vec::new(),
             next_token: 0,
             took: false,
@@ -150,6 +156,7 @@ impl ReadAhead {
         let got = bytes.map(|bytes| out[..range.len()].copy_from_slice(&bytes.bytes()[range])).is_some();
         (self.took, piece.used) = (self.took || got, Instant::now());
         if !got || index + pages == piece.pages.end {
+            self.most = (self.most + usize::from(got)).min(PIECES);
             self.unused.push(self.pieces.swap_remove(i).buffer);
         }
         if got {
@@ -162,7 +169,7 @@ impl ReadAhead {
     /// Takes a read of these pages of the file, which no piece has; at most [`PIECE_PAGES`]. False
     /// if there is no room.
     fn want(&mut self, file: &Arc<MappedFile>, fd: RawFd, pages: Range<u64>, counters: &Counters) -> bool {
-        if self.pieces.len() >= PIECES {
+        if self.pieces.len() >= self.most {
             return false;
         }
         let Some(buffer) = self.unused.pop().or_else(|| self.memory.take()) else { return false };
@@ -198,32 +205,43 @@ impl ReadAhead {
         self.engine.start();
     }
 
-    /// Gives pieces up that nobody has wanted for a while.
-    fn give_up_unwanted(&mut self) {
-        let is_unwanted = |piece: &Piece| {
-            let coming = matches!(piece.condition, Condition::Coming(_));
-            !coming && (piece.used.elapsed() > UNWANTED || piece.file.leased.has_ended())
+    /// Gives up pieces that nobody has wanted for a while, and those of files that may change. A
+    /// reader wants pages of `file` next, if it is known.
+    fn give_up(&mut self, reader: Option<(&Arc<MappedFile>, &Range<u64>)>) {
+        let wanted = |piece: &Piece| {
+            let overlaps = |pages: &Range<u64>| piece.pages.start < pages.end && pages.start < piece.pages.end;
+            reader.is_some_and(|(file, pages)| Arc::ptr_eq(file, &piece.file) && overlaps(pages))
         };
-        while let Some(i) = self.pieces.iter().position(is_unwanted) {
+        let full = reader.is_some() && self.pieces.len() >= self.most;
+        let given_up = |piece: &Piece| {
+            let age = piece.used.elapsed();
+            let unwanted = !wanted(piece) && (age > UNWANTED || full && age > STALE);
+            !matches!(piece.condition, Condition::Coming(_)) && (unwanted || piece.file.leased.has_ended())
+        };
+        while let Some(i) = self.pieces.iter().position(given_up) {
             self.unused.push(self.pieces.swap_remove(i).buffer);
+            self.most = 1;
         }
     }
 
-    /// Whether the reader of the last fault goes on in order, and another piece may begin.
-    fn goes_on(&mut self, fault_pages: usize, counters: &Counters) -> bool {
+    /// Whether the reader of the last fault goes on in order.
+    fn goes_on(&mut self, fault_pages: usize) -> bool {
         let goes_on = std::mem::take(&mut self.took) || fault_pages >= SEQUENTIAL;
-        if !goes_on || self.fails {
-            return false;
-        }
-        self.reap(counters);
-        self.give_up_unwanted();
-        self.pieces.len() < PIECES
+        goes_on && !self.fails
     }
 
-    /// Whether nothing is being read.
-    pub fn is_idle(&mut self, counters: &Counters) -> bool {
+    /// Whether another piece may begin for a reader that wants these pages next.
+    fn has_room(&mut self, file: &Arc<MappedFile>, pages: &Range<u64>, counters: &Counters) -> bool {
         self.reap(counters);
-        self.engine.idle()
+        self.give_up(Some((file, pages)));
+        self.pieces.len() < self.most
+    }
+
+    /// While the process has no faults: whether all of this can be dropped.
+    pub fn rests(&mut self, counters: &Counters) -> bool {
+        self.reap(counters);
+        self.give_up(None);
+        self.pieces.is_empty()
     }
 
     /// Begins to read these runs of the file, each its first page and one past the last one.
@@ -279,12 +297,13 @@ impl Server {
         }
         let counters = &self.shared.files.counters;
         let Some(ahead) = &mut self.read_ahead else { return };
-        if !ahead.goes_on(self.loads.len(), counters) {
+        let next = cached.number(last + 1);
+        let end = (next + REACH).min(limit.end()).min(cached.whole_end()).max(next);
+        let pages = last + 1..last + 1 + (end - next);
+        if !ahead.goes_on(self.loads.len()) || !ahead.has_room(file, &pages, counters) {
             return;
         }
-        let next = cached.number(last + 1);
-        let end = (next + REACH).min(limit.end()).min(cached.whole_end());
-        let range = PageRange { first: Page(next), pages: end.saturating_sub(next) };
+        let range = PageRange { first: Page(next), pages: end - next };
         let mut runs = self.shared.lock().core.only_in_file(self.place.id, range);
         runs.iter_mut().for_each(|run| *run = cached.index(Page(run.start))..cached.index(Page(run.end)));
         ahead.begin(file, &runs, counters);
@@ -335,7 +354,7 @@ mod tests {
         let Some(mut ahead) = ReadAhead::new(&files.ahead) else {
             return crate::skip::skip("a_reader_gets_each_page", "no io_uring");
         };
-        assert!(!ahead.goes_on(SEQUENTIAL - 1, &files.counters) && ahead.goes_on(SEQUENTIAL, &files.counters));
+        assert!(!ahead.goes_on(SEQUENTIAL - 1) && ahead.goes_on(SEQUENTIAL));
         let (mut at, mut got) = (0, 0);
         while at < PAGES {
             // As the core answers: pages 80 to 99 are in memory.
@@ -354,6 +373,32 @@ mod tests {
     }
 
     #[test]
+    fn a_reader_that_goes_elsewhere_has_little_read_in_vain() {
+        let Some((files, file)) = file("a_reader_that_goes_elsewhere") else { return };
+        let Some(mut ahead) = ReadAhead::new(&files.ahead) else {
+            return crate::skip::skip("a_reader_that_goes_elsewhere", "no io_uring");
+        };
+        let begin = |ahead: &mut ReadAhead, pages: Range<u64>| {
+            ahead.begin(&file, std::slice::from_ref(&pages), &files.counters);
+            ahead.engine.start();
+            ahead.pieces.len()
+        };
+        assert_eq!(begin(&mut ahead, 0..PAGES), 1);
+        assert_eq!(take(&mut ahead, &files, &file, 0, PIECE_PAGES), PIECE_PAGES);
+        assert_eq!(begin(&mut ahead, 64..PAGES), 2, "one was used");
+        while ahead.pieces.iter().any(|piece| matches!(piece.condition, Condition::Coming(_))) {
+            ahead.reap(&files.counters);
+        }
+        let pages = 192..256;
+        assert!(!ahead.has_room(&file, &pages, &files.counters), "they may still be wanted");
+        ahead.pieces.iter_mut().for_each(|piece| piece.used -= STALE * 2);
+        assert!(!ahead.has_room(&file, &(70..80), &files.counters), "this reader wants one of them");
+        assert_eq!(ahead.pieces.len(), 1);
+        assert!(ahead.has_room(&file, &pages, &files.counters));
+        assert_eq!(begin(&mut ahead, pages), 1);
+    }
+
+    #[test]
     fn what_cannot_be_read_is_left_to_the_fault() {
         let Some((files, file)) = file("what_cannot_be_read") else { return };
         let engine = Engine::with_faults("read-eio=1000");
@@ -362,10 +407,10 @@ mod tests {
         };
         ahead.begin(&file, &[0..PAGES / 2, PAGES / 2..PAGES], &files.counters);
         ahead.engine.start();
-        assert_eq!(ahead.pieces.len(), PIECES);
+        assert_eq!(ahead.pieces.len(), 1);
         assert_eq!(take(&mut ahead, &files, &file, 0, 16), 0);
         assert_eq!(take(&mut ahead, &files, &file, PAGES - 1, 1), 0, "no piece has it");
-        assert!(!ahead.goes_on(SEQUENTIAL, &files.counters), "it does not try again");
+        assert!(!ahead.goes_on(SEQUENTIAL), "it does not try again");
     }
 
     #[test]
@@ -373,6 +418,7 @@ mod tests {
         let Some((files, file)) = file("all_pieces_take_a_small_part") else { return };
         let mut readers: Vec<ReadAhead> = (0..3).map_while(|_| ReadAhead::new(&files.ahead)).collect();
         for ahead in &mut readers {
+            ahead.most = PIECES;
             ahead.begin(&file, &[0..PAGES / 2, PAGES / 2..PAGES], &files.counters);
             ahead.engine.start();
         }
