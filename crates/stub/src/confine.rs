@@ -84,7 +84,7 @@ pub fn begin() -> Change {
     if !is_guest() {
         file_map::keep_apart();
     }
-    let mask = fork::set_mask(u64::MAX);
+    let mask = fork::block_signals();
     // The answer to another thread's request may have come first.
     while agent::has_said_hello() && !CONFINED.load(Acquire) {
         if !tell(0) || FAILED.load(Acquire) {
@@ -92,18 +92,18 @@ pub fn begin() -> Change {
             break;
         }
     }
-    fork::set_mask(mask);
+    fork::restore_signals(mask);
     change
 }
 
 /// The program is about to set PR_SET_NO_NEW_PRIVS: programs that it starts gain no rights.
 pub fn without_new_privileges() -> Change {
     let change = Change::begin(&LOSING_PRIVILEGES);
-    let mask = fork::set_mask(u64::MAX);
+    let mask = fork::block_signals();
     if agent::has_said_hello() && !CONFINED.load(Acquire) {
         tell(NO_NEW_PRIVILEGES);
     }
-    fork::set_mask(mask);
+    fork::restore_signals(mask);
     change
 }
 

@@ -14,9 +14,9 @@ const GET_DUMPABLE: usize = 3;
 
 /// Asks the pager to detach the process, with signals blocked.
 pub fn ask(why: u32) -> bool {
-    let mask = fork::set_mask(u64::MAX);
+    let mask = fork::block_signals();
     let left = agent::detach(why);
-    fork::set_mask(mask);
+    fork::restore_signals(mask);
     left
 }
 

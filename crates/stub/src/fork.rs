@@ -10,7 +10,7 @@ use crate::forbidden::forbids;
 use crate::lock as locked;
 use crate::sys::{self, syscall, PAGE_BYTES};
 use crate::{access, agent, seccomp, socket, threads};
-use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use memfit_wire::{Ring, DOORBELL_PAGES, FORK_BEGINS, FORK_ENDED, NOTICE_DOFORK, NOTICE_DONTFORK, NO_THREAD};
 
 /// Held by a thread that forks, from before the fork until after it in parent and child, and by the
@@ -25,8 +25,10 @@ static TOKEN: AtomicU64 = AtomicU64::new(0);
 static READY: AtomicU32 = AtomicU32::new(0);
 /// The process whose variables these are; a child of vfork has them, too.
 static PROCESS: AtomicUsize = AtomicUsize::new(0);
-/// Signal mask of the forking thread before the fork.
+/// Signal mask of the forking thread before the fork. Written with the lock held.
 static MASK: AtomicU64 = AtomicU64::new(0);
+/// The forking thread has blocked its signals, and restores them. Written with the lock held.
+static BLOCKED: AtomicBool = AtomicBool::new(false);
 
 /// Pages of the forking thread's stack that the child may use before the pager serves it.
 const STACK_PAGES: usize = 8;
@@ -124,12 +126,21 @@ pub fn process() -> usize {
     PROCESS.load(Relaxed)
 }
 
-/// Sets the calling thread's signal mask; returns the old one. Does nothing if a filter forbids it.
-pub fn set_mask(mask: u64) -> u64 {
+/// Blocks all signals of the calling thread, and returns its old mask for [`restore_signals`].
+/// `None`, and they stay as they are, if a filter forbids it.
+pub fn block_signals() -> Option<u64> {
+    (!forbids(sys::SIGPROCMASK)).then(|| set_mask(u64::MAX))
+}
+
+/// Restores the mask. A thread that has blocked its signals can always do that: a filter that
+/// another thread has installed meanwhile is not its own.
+pub fn restore_signals(mask: Option<u64>) {
+    mask.map(set_mask);
+}
+
+/// Sets the calling thread's signal mask; returns the old one.
+fn set_mask(mask: u64) -> u64 {
     let mut old = 0u64;
-    if forbids(sys::SIGPROCMASK) {
-        return old;
-    }
     // SAFETY: the kernel reads one word and writes the other one. SIG_SETMASK.
     unsafe { syscall!(sys::SIGPROCMASK, 2, &raw const mask, &raw mut old, 8) };
     old
@@ -145,10 +156,15 @@ pub fn signal_waits() -> bool {
 
 /// In the forking thread, after all prepare handlers but those registered before the stub's.
 pub extern "C" fn before() {
-    // A signal handler could fork, and would wait for its own thread.
-    let mask = set_mask(u64::MAX);
+    // A signal handler could fork, and would wait for its own thread. While forks are announced, no
+    // filter of a thread that can fork forbids the mask: the process would be detached.
+    let mask = match ring() {
+        Some(_) => Some(set_mask(u64::MAX)),
+        None => block_signals(),
+    };
     lock();
-    MASK.store(mask, Relaxed);
+    BLOCKED.store(mask.is_some(), Relaxed);
+    MASK.store(mask.unwrap_or(u64::MAX), Relaxed);
     TOKEN.store(0, Relaxed);
     // The child would inherit a run that the stub has open.
     access::enter();
@@ -169,9 +185,14 @@ pub extern "C" fn after_in_parent() {
             knock(ring, FORK_ENDED);
         }
     }
-    let mask = MASK.load(Relaxed);
+    let mask = mask_before();
     unlock();
-    set_mask(mask);
+    restore_signals(mask);
+}
+
+/// The mask that the forking thread restores. With the lock held.
+fn mask_before() -> Option<u64> {
+    BLOCKED.load(Relaxed).then(|| MASK.load(Relaxed))
 }
 
 /// In the child, before all other handlers but those registered before the stub's. The child does
@@ -195,10 +216,10 @@ pub extern "C" fn after_in_child() {
             sys::futex_wait(&READY, 0, 1000);
         }
     }
-    let mask = MASK.load(Relaxed);
+    let mask = mask_before();
     // Threads that waited for the lock are in the parent.
     LOCK.store(0, Release);
-    set_mask(mask);
+    restore_signals(mask);
 }
 
 /// Tries again to start the stub thread of an announced child, which cannot go on without one.
@@ -285,7 +306,7 @@ pub fn advised(start: usize, bytes: usize, advice: i32) {
     if advice != DONTFORK && advice != DOFORK {
         return;
     }
-    let mask = set_mask(u64::MAX);
+    let mask = block_signals();
     // While the process becomes a paged one, the stub thread holds the lock: the pager may have
     // read the process's mappings before this advice.
     lock();
@@ -295,5 +316,5 @@ pub fn advised(start: usize, bytes: usize, advice: i32) {
         knock(ring, if advice == DONTFORK { NOTICE_DONTFORK } else { NOTICE_DOFORK });
     }
     unlock();
-    set_mask(mask);
+    restore_signals(mask);
 }

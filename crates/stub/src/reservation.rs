@@ -82,10 +82,11 @@ unsafe extern "C" fn mincore(at: usize, bytes: usize, there: *mut u8) -> i32 {
 /// # Safety
 /// As munmap.
 pub unsafe fn unmap_own(at: usize, bytes: usize) -> isize {
+    let is_range = at % PAGE_BYTES == 0 && bytes != 0 && at <= ADDRESSES && bytes <= ADDRESSES - at;
     // SAFETY: as the caller promises. The kernel refuses what is no range of pages.
     changing(|| unsafe {
         match unused_in(at, bytes) {
-            _ if at % PAGE_BYTES != 0 || bytes == 0 => syscall!(sys::MUNMAP, at, bytes),
+            _ if !is_range => syscall!(sys::MUNMAP, at, bytes),
             Some(unused) if unused <= at => 0,
             Some(unused) => syscall!(sys::MUNMAP, at, unused - at),
             None => unmap(at, bytes),

@@ -130,15 +130,16 @@ const START: &[Call] = &[
     call(sys::MADVISE, [AT, PAGE_BYTES, 22]),
 ];
 
-/// fork as glibc makes it.
-const FORK: Call = call(sys::CLONE, [0x120_0011, 0, 0]);
+/// fork as glibc makes it, and as others may.
+const FORKS: [Call; 3] =
+    [call(sys::CLONE, [0x120_0011, 0, 0]), call(sys::FORK, [0; 3]), call(sys::CLONE3, [AT, 88, 0])];
 /// Access of an executable read-only mapping, closed and open. Where a filter forbids it, the stub
 /// leaves such pages in the program.
 const EXECUTED: [Call; 2] = [call(sys::MPROTECT, [AT, PAGE_BYTES, 5]), call(sys::MPROTECT, [AT, PAGE_BYTES, 7])];
 /// The call in [`access::unshare`]: where a filter forbids it, shared read-only pages stay.
 const UNSHARE: Call = Call(sys::PROCESS_VM_READV, [4321, AT, 1, AT, 64, 0], true);
 const MAKE: Call = Call(sys::USERFAULTFD, [0o2004000, 0, 0, 0, 0, 0], true);
-const EXEC: Call = call(sys::EXECVE, [AT, AT, AT]);
+const EXECS: [Call; 2] = [call(sys::EXECVE, [AT, AT, AT]), call(sys::EXECVEAT, [FD, AT, AT])];
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -164,6 +165,11 @@ impl Program {
     /// What the kernel would do with a call: classic BPF over `struct seccomp_data`. An invalid
     /// program, which the kernel refuses, gives KILL.
     fn verdict(&self, call: &Call) -> u32 {
+        self.run(call, |_| ())
+    }
+
+    /// The same. Tells of each word of `struct seccomp_data` that the program loads.
+    fn run(&self, call: &Call, mut loads: impl FnMut(usize)) -> u32 {
         let word = |offset: usize| -> u32 {
             let (half, high) = ((offset % 8) / 4, |x: u64| (x >> 32) as u32);
             let wide = |x: u64| if half == 0 { x as u32 } else { high(x) };
@@ -182,7 +188,10 @@ impl Program {
             let cell = (k & 15) as usize;
             let operand = if code & 8 != 0 { x } else { k };
             match code {
-                0x20 if k % 4 == 0 && k < 64 => a = word(k as usize),
+                0x20 if k % 4 == 0 && k < 64 => {
+                    loads(k as usize);
+                    a = word(k as usize);
+                }
                 0x80 => a = 64,
                 0x81 => x = 64,
                 0x00 => a = k,
@@ -230,6 +239,15 @@ impl Program {
     /// Whether the stub can make the call, or do without its result.
     fn allows(&self, call: &Call) -> bool {
         self.permits(call) || call.2 && self.verdict(call) == ERRNO
+    }
+
+    /// Whether a call with this number may be made, with some arguments: a filter can allow only the
+    /// path that the program is about to start.
+    fn may_permit(&self, call: &Call) -> bool {
+        const ARGUMENTS: usize = 16;
+        let mut looks = false;
+        let verdict = self.run(call, |offset| looks |= offset >= ARGUMENTS);
+        looks || matches!(verdict, ALLOW | LOG)
     }
 
     /// Whether the call is made.
@@ -308,7 +326,7 @@ fn prepare(program: &Program, all_threads: bool) -> Prepared {
     let all = |calls: &[Call]| calls.iter().all(|call| program.allows(call));
     let (works, starts, makes) = (all(WORK), all(START), program.allows(&MAKE));
     // A program that is started from here cannot know of this filter.
-    if !(works && starts && makes) && program.allows(&EXEC) {
+    if !(works && starts && makes) && EXECS.iter().any(|call| program.may_permit(call)) {
         start_alone(program);
     }
     if is_guest() {
@@ -330,7 +348,7 @@ fn prepare(program: &Program, all_threads: bool) -> Prepared {
         let paged = agent::is_paged();
         detach::ask(FILTERED) && !paged
     };
-    let hurts = program.allows(&FORK) && !(works && starts);
+    let hurts = FORKS.iter().any(|call| program.permits(call)) && !(works && starts);
     if (all_threads && (!works || confine::is_confined())) || hurts {
         prepared.left = detach();
     } else if !all_threads {

@@ -136,6 +136,7 @@ pub const CLONE: usize = 56;
 pub const FORK: usize = 57;
 pub const CLONE3: usize = 435;
 pub const EXECVE: usize = 59;
+pub const EXECVEAT: usize = 322;
 pub const CLOSE: usize = 3;
 pub const STAT: usize = 4;
 pub const NEWFSTATAT: usize = 262;
@@ -326,7 +327,7 @@ pub fn is_at_least(major: u32, minor: u32) -> bool {
 /// Copies pages without calling memcpy of a libc.
 ///
 /// # Safety
-/// `from` is readable and `to` writable for `bytes`; they do not overlap.
+/// `from` is readable and `to` writable for `bytes`; they do not overlap, or `to` is the lower one.
 pub unsafe fn copy(to: usize, from: usize, bytes: usize) {
     // SAFETY: as the caller promises; rep movsb changes only rdi, rsi, rcx.
     unsafe {

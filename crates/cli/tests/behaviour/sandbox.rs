@@ -317,6 +317,7 @@ fn filters(bench: &Bench) {
     for line in [
         "filter=most,kill exec fill check more fork threads check",
         "filter=most,kill exec fill protect check fork threads check",
+        "filter=path,kill exec",
         "filter=nosocket,kill system",
         "fill check filter=nosocket,kill check system",
         "filter=noids,kill stacks",
@@ -335,6 +336,20 @@ fn filters(bench: &Bench) {
 fn filters_of_programs() {
     let Some(bench) = open_to_all("filters") else { return };
     filters(&bench);
+}
+
+/// Perl frees the environment that it has made for itself when it ends.
+#[test]
+fn filters_of_perl_programs() {
+    let Some(bench) = Bench::open_to_all("perl_filters", &["perl"]) else { return };
+    bench.file("filter.pl", include_str!("../workloads/filter.pl"));
+    for line in ["exec perl filter.pl", "exec perl filter.pl own"] {
+        let plain = bench.plain(line);
+        let (ran, stats) = bench.managed_by(run(&bench, &[]), line, BUDGET);
+        assert_eq!(plain.code, Some(0), "without memfit: {}", plain.err);
+        let context = format!("{line}: {}\n{:#}", ran.err, stats.json);
+        assert_contents_eq!((ran.code, text(&ran), &ran.err), (plain.code, text(&plain), &plain.err), "{context}");
+    }
 }
 
 #[test]

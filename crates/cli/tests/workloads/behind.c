@@ -22,6 +22,9 @@ int main(void) {
         wrong += munmap(hole + AROUND * PAGE + 1, PAGE) != -1 || errno != EINVAL;
         wrong += munmap(hole + AROUND * PAGE, 0) != -1 || errno != EINVAL;
         wrong += syscall(SYS_munmap, hole, PAGE) != 0;
+        // Longer than all addresses.
+        wrong += munmap(p, 1UL << 62) != -1 || errno != EINVAL;
+        wrong += syscall(SYS_munmap, p, 1UL << 62) != -1 || errno != EINVAL;
         wrong += mincore(p, 2 * AROUND * PAGE, there) != -1;
         wrong += mremap(p, 2 * AROUND * PAGE, 3 * AROUND * PAGE, MREMAP_MAYMOVE) != MAP_FAILED || errno != EFAULT;
         for (size_t j = 0; j < AROUND * PAGE; j += PAGE) wrong += p[j] != 1;

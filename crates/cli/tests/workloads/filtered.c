@@ -8,8 +8,8 @@
 // "work": what a program without files needs; "few": read, write, exit, mmap; "most": all but userfaultfd, io_uring and some
 // more, as in container engines; "noexec": all but mprotect to executable memory; "noask": all but tgkill, which asks whether
 // a thread runs; "noids": all but those that ask for the ids of processes and threads, and sched_yield; "nosocket": all but
-// socket. ACTION for other calls: "kill", "trap", "errno". "all": for all threads, else the calling one. "bare":
-// installed by an instruction of its own.
+// socket; "path": all but socket, and execve of another path than the program's own. ACTION for other calls: "kill", "trap",
+// "errno". "all": for all threads, else the calling one. "bare": installed by an instruction of its own.
 #include "pages.h"
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -23,6 +23,7 @@
 enum { BYTES = 56 * (1 << 20) };
 static uint64_t *memory;
 static int protected, full, strict, zeros;
+static const char *path;
 
 static const int FEW[] = {SYS_read, SYS_write, SYS_exit, SYS_exit_group, SYS_mmap, SYS_munmap, SYS_rt_sigreturn, -1};
 // With what fork, threads and malloc need; not what the stub thread needs.
@@ -43,7 +44,7 @@ static int make(const char *how, struct sock_filter *code) {
     static const struct {
         const char *name;
         const int *calls;
-    } DENIED[] = {{"noexec", NONE}, {"noask", TGKILL}, {"noids", IDS}, {"nosocket", SOCKET}, {"most", MOST_BUT}};
+    } DENIED[] = {{"noexec", NONE}, {"noask", TGKILL}, {"noids", IDS}, {"nosocket", SOCKET}, {"path", SOCKET}, {"most", MOST_BUT}};
     int exec = strstr(how, "noexec") != NULL, deny = 0, n = 0;
     const int *calls = strstr(how, "few") ? FEW : WORK;
     for (size_t i = 0; i < sizeof DENIED / sizeof *DENIED && !deny; i++)
@@ -61,6 +62,12 @@ static int make(const char *how, struct sock_filter *code) {
         code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mprotect, 0, 3);
         code[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2]));
         code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, PROT_EXEC, 0, 1);
+        code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, other);
+    }
+    if (strstr(how, "path")) {
+        code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_execve, 0, 3);
+        code[n++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[0]));
+        code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)(uintptr_t)path, 1, 0);
         code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, other);
     }
     code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, deny ? SECCOMP_RET_ALLOW : other);
@@ -172,6 +179,7 @@ static void *look(void *unused) {
 }
 
 int main(int argc, char **argv) {
+    path = argv[0];
     MUST(zeros = open("/dev/zero", O_RDONLY | O_CLOEXEC));
     for (int i = 1; i < argc; i++) {
         const char *word = argv[i];

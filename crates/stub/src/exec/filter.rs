@@ -1,10 +1,9 @@
 //! The environment without the stub and `MEMFIT_*`.
 
-use super::next::environ_place;
+use super::next::environ;
 use super::{Text, Texts};
 use crate::{seccomp, sys};
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering::*};
 
 /// Most entries of an environment that is filtered, with the terminator.
 const ENTRIES_MAX: usize = 1024;
@@ -35,34 +34,19 @@ pub unsafe fn fit(is_32_bit: bool, envp: Texts, forward: impl Fn(Option<Texts>) 
     }
 }
 
-/// The program's environment without the stub.
-static mut ENTRIES: [MaybeUninit<Text>; ENTRIES_MAX] = [MaybeUninit::uninit(); ENTRIES_MAX];
-static mut TEXTS: [MaybeUninit<u8>; TEXT_MAX] = [MaybeUninit::uninit(); TEXT_MAX];
-/// They are in use.
-static TAKEN: AtomicBool = AtomicBool::new(false);
-
-/// Gives the program an environment without the stub: libc's `system`, `popen` and `wordexp` start
-/// programs, but not by the functions that are interposed. The old one stays as it is for threads
-/// that read it.
+/// Takes the stub out of the program's environment: libc's `system`, `popen` and `wordexp` start
+/// programs, but not by the functions that are interposed. The text gets shorter where it is. The
+/// array and its pointers stay: some programs, such as Perl, free both with their own allocator.
 pub fn leave_environment() {
-    let place = environ_place();
-    if place.is_null() || TAKEN.swap(true, Relaxed) {
-        return;
-    }
-    // SAFETY: libc's variable; a null-terminated array of C strings. Nobody reads the new one
-    // before it is complete, and nobody else writes it.
+    // SAFETY: a null-terminated array of C strings, if there is one. As in `getenv`, no other thread
+    // frees them. They come from the kernel or from the program, which both make them writable.
     unsafe {
-        let place = AtomicPtr::from_ptr(place.cast_mut().cast::<*mut Text>());
-        let (entries, texts) = (&raw mut ENTRIES, &raw mut TEXTS);
-        loop {
-            let old = place.load(Acquire);
-            // Another thread may add a variable meanwhile.
-            if old.is_null()
-                || !filter(old, &mut *entries, &mut *texts)
-                || place.compare_exchange(old, entries.cast(), Release, Relaxed).is_ok()
-            {
-                return;
+        let mut place = environ();
+        while !place.is_null() && !(*place).is_null() {
+            if starts_with(*place, PRELOAD) {
+                without_entry(*place, (*place).cast_mut(), usize::MAX);
             }
+            place = place.add(1);
         }
     }
 }
@@ -90,7 +74,7 @@ unsafe fn filter(envp: Texts, kept: &mut [MaybeUninit<Text>], mut text: &mut [Ma
                 continue;
             }
             if !entry.is_null() && starts_with(entry, PRELOAD) {
-                match without_entry(entry, text) {
+                match without_entry(entry, text.as_mut_ptr().cast(), text.len()) {
                     Preload::Unchanged => {}
                     Preload::Empty => continue,
                     Preload::TooLong => return false,
@@ -119,42 +103,69 @@ enum Preload {
     Changed(usize),
 }
 
-/// Writes an `LD_PRELOAD=...` without the stub.
-unsafe fn without_entry(entry: Text, text: &mut [MaybeUninit<u8>]) -> Preload {
-    let (mut len, mut found) = (PRELOAD.len(), false);
+/// Writes an `LD_PRELOAD=...` without the stub to `to`, which has `room` bytes, or may be the entry
+/// itself. Writes nothing if the stub is not in it.
+unsafe fn without_entry(entry: Text, to: *mut u8, room: usize) -> Preload {
+    let start = PRELOAD.len();
+    // SAFETY: the entry is a C string; all writes are within `room`, and in the entry itself never
+    // behind what was read.
+    unsafe {
+        if !any_name(entry, |from, end| is_stub(entry, from, end)) {
+            return Preload::Unchanged;
+        }
+        let mut len = start;
+        let is_too_long = any_name(entry, |from, end| {
+            if is_stub(entry, from, end) {
+                return false;
+            }
+            if end - from >= room.saturating_sub(len + 1) {
+                return true;
+            }
+            if len > start {
+                *to.add(len) = b':';
+                len += 1;
+            }
+            sys::copy(to.add(len) as usize, entry.add(from) as usize, end - from);
+            len += end - from;
+            false
+        });
+        if is_too_long || len >= room {
+            return Preload::TooLong;
+        }
+        sys::copy(to as usize, PRELOAD.as_ptr() as usize, start);
+        *to.add(len) = 0;
+        match len > start {
+            true => Preload::Changed(len + 1),
+            false => Preload::Empty,
+        }
+    }
+}
+
+/// Whether `holds` for a name in an `LD_PRELOAD=...`, by its place in the text. It may write over
+/// names that it has seen, and the separator behind them.
+unsafe fn any_name(entry: Text, mut holds: impl FnMut(usize, usize) -> bool) -> bool {
     let mut from = PRELOAD.len();
-    let to = text.as_mut_ptr().cast::<u8>();
-    // SAFETY: the entry is a C string; all writes are within `text`, which has room for one byte
-    // more than `len`.
+    // SAFETY: the entry is a C string.
     unsafe {
         while byte(entry, from) != 0 {
             let mut end = from;
             while !matches!(byte(entry, end), b':' | b' ' | 0) {
                 end += 1;
             }
-            let stub = end - from >= STUB.len() && starts_with(entry.add(end - STUB.len()), STUB);
-            found |= stub;
-            if end > from && !stub {
-                if len + 1 + end - from >= text.len() {
-                    return Preload::TooLong;
-                }
-                *to.add(len) = b':';
-                len += usize::from(len > PRELOAD.len());
-                sys::copy(to.add(len) as usize, entry.add(from) as usize, end - from);
-                len += end - from;
+            let next = end + usize::from(byte(entry, end) != 0);
+            if end > from && holds(from, end) {
+                return true;
             }
-            from = end + usize::from(byte(entry, end) != 0);
+            from = next;
         }
-        if !found {
-            return Preload::Unchanged;
-        }
-        if len == PRELOAD.len() {
-            return Preload::Empty;
-        }
-        sys::copy(to as usize, PRELOAD.as_ptr() as usize, PRELOAD.len());
-        *to.add(len) = 0;
-        Preload::Changed(len + 1)
     }
+    false
+}
+
+/// Whether a name in the text is the stub.
+unsafe fn is_stub(entry: Text, from: usize, end: usize) -> bool {
+    // SAFETY: the name is in the C string.
+    end - from >= STUB.len() && unsafe { starts_with(entry.add(end - STUB.len()), STUB) }
 }
 
 /// The value of the variable; `name` ends with `=`.

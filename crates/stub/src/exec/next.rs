@@ -283,14 +283,8 @@ pub unsafe fn returned(result: isize) -> i32 {
     }
 }
 
-/// Where libc has the program's current environment; null if there is no such variable.
-pub fn environ_place() -> *const Texts {
-    // SAFETY: only returns an address.
-    unsafe { memfit_exec_environ() as *const Texts }
-}
-
-/// The program's current environment.
+/// The program's current environment; null if there is none.
 pub unsafe fn environ() -> Texts {
     // SAFETY: the symbol, if present, is a variable of this type.
-    unsafe { environ_place().as_ref().map_or(null(), |environ| *environ) }
+    unsafe { (memfit_exec_environ() as *const Texts).as_ref().map_or(null(), |environ| *environ) }
 }
