@@ -10,7 +10,7 @@ use crate::forbidden::{forbids, yield_now};
 use crate::socket::{ask, connect, is_known, receive, remove_place, send};
 use crate::sys::{self, syscall, PAGE_BYTES};
 use crate::take::Taker;
-use crate::{access, confine, file_map, fork, greeting, lock, map, seccomp};
+use crate::{access, confine, file_map, fork, greeting, lock, map};
 use core::arch::global_asm;
 use core::mem::{replace, size_of, zeroed};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
@@ -672,7 +672,7 @@ fn make_uffd(command: &Command, device: i32) -> Result<i32, u32> {
     let fd = unsafe {
         if command.flags & WITH_DEVICE != 0 {
             syscall!(sys::IOCTL, device, USERFAULTFD_IOC_NEW, FLAGS)
-        } else if seccomp::kills_userfaultfd() {
+        } else if forbids(sys::USERFAULTFD) {
             -1
         } else {
             syscall!(sys::USERFAULTFD, FLAGS)

@@ -15,7 +15,7 @@
 
 use crate::confine::{Change, IS, LOAD, RETURN};
 use crate::exec::{self, returned, Next};
-use crate::forbidden::{self, is_guest, is_readable};
+use crate::forbidden::{self, is_filtered, is_guest, is_readable, Added};
 use crate::sys::{self, PAGE_BYTES};
 use crate::{access, advice, agent, alone, confine, detach, file_map, fills, greeting, map, own_uffd, reservation};
 use core::mem::size_of;
@@ -43,15 +43,6 @@ const NEW_LISTENER: usize = 8;
 /// Programs that are started from here would be killed for the calls of their stub.
 static STARTED_ALONE: AtomicBool = AtomicBool::new(false);
 
-/// A filter would kill this process for the system call userfaultfd. The stub needs the call only
-/// where the pager has no device to lend.
-static KILLS: AtomicBool = AtomicBool::new(false);
-
-/// Whether the stub must not try that call.
-pub fn kills_userfaultfd() -> bool {
-    KILLS.load(Relaxed)
-}
-
 /// Children of vfork that share this memory, and whose filters would kill the programs that they
 /// start: their pids. Such a child ends unseen, and its pid stays.
 static ALONE: [AtomicUsize; 8] = [const { AtomicUsize::new(0) }; 8];
@@ -69,7 +60,7 @@ pub fn forget() {
 
 /// A system call and its arguments. `true`: the stub can do without it, so a filter may refuse it
 /// with an errno, but must not kill.
-pub struct Call(pub usize, [usize; 6], bool);
+pub struct Call(pub usize, pub [usize; 6], pub bool);
 
 pub const fn call(number: usize, args: [usize; 3]) -> Call {
     Call(number, [args[0], args[1], args[2], 0, 0, 0], false)
@@ -138,7 +129,8 @@ const FORKS: [Call; 3] =
 const EXECUTED: [Call; 2] = [call(sys::MPROTECT, [AT, PAGE_BYTES, 5]), call(sys::MPROTECT, [AT, PAGE_BYTES, 7])];
 /// The call in [`access::unshare`]: where a filter forbids it, shared read-only pages stay.
 const UNSHARE: Call = Call(sys::PROCESS_VM_READV, [4321, AT, 1, AT, 64, 0], true);
-const MAKE: Call = Call(sys::USERFAULTFD, [0o2004000, 0, 0, 0, 0, 0], true);
+/// The stub needs the call only where the pager has no device to lend.
+pub const MAKE: Call = Call(sys::USERFAULTFD, [0o2004000, 0, 0, 0, 0, 0], true);
 const EXECS: [Call; 2] = [call(sys::EXECVE, [AT, AT, AT]), call(sys::EXECVEAT, [FD, AT, AT])];
 
 #[repr(C)]
@@ -237,7 +229,7 @@ impl Program {
     }
 
     /// Whether the stub can make the call, or do without its result.
-    fn allows(&self, call: &Call) -> bool {
+    pub fn allows(&self, call: &Call) -> bool {
         self.permits(call) || call.2 && self.verdict(call) == ERRNO
     }
 
@@ -265,15 +257,8 @@ unsafe fn install(program: *const Program, flags: usize, call: impl Fn(*const Pr
     let Some(given) = (unsafe { given(program, &call) }) else { return call(program) };
     let prepared = prepare(&given, flags & ALL_THREADS != 0);
     let result = call(program);
-    // The pager can have the stub thread made under the filter from here on.
-    drop(prepared.change);
-    // Else a positive result is a thread that kept the kernel from installing the filter.
-    let installed = result == 0 || result > 0 && flags & NEW_LISTENER != 0;
-    if installed && prepared.approved {
-        greeting::add_filter();
-    } else if !installed && prepared.left {
-        agent::start_again();
-    }
+    // A positive result can also be a thread that kept the kernel from installing the filter.
+    prepared.end(result == 0 || result > 0 && flags & NEW_LISTENER != 0);
     result
 }
 
@@ -297,8 +282,11 @@ unsafe fn given(program: *const Program, call: impl Fn(*const Program) -> isize)
 }
 
 /// Makes the call that begins strict mode (read, write, exit and sigreturn only, for the calling
-/// thread), after the same.
+/// thread), after the same. The kernel refuses it to a thread with a filter.
 fn restrict(call: impl Fn() -> isize) -> isize {
+    if is_filtered() {
+        return call();
+    }
     const LEFT: [usize; 4] = [sys::READ, sys::WRITE, sys::EXIT, sys::SIGRETURN];
     let mut code = [Instruction { code: RETURN, jump_true: 0, jump_false: 0, k: KILL }; 2 * LEFT.len() + 2];
     code[0] = Instruction { code: LOAD, k: 0, ..code[0] };
@@ -306,8 +294,10 @@ fn restrict(call: impl Fn() -> isize) -> isize {
         pair[0] = Instruction { code: IS, jump_true: 0, jump_false: 1, k: number as u32 };
         pair[1].k = ALLOW;
     }
-    let _prepared = prepare(&Program { len: code.len() as u16, filter: code.as_ptr() }, false);
-    call()
+    let prepared = prepare(&Program { len: code.len() as u16, filter: code.as_ptr() }, false);
+    let result = call();
+    prepared.end(result == 0);
+    result
 }
 
 /// What was done before a filter is installed.
@@ -318,16 +308,46 @@ struct Prepared {
     left: bool,
     /// The caller keeps it until the filter is installed.
     change: Option<Change>,
+    /// What is noted of the filter, if it is of this process.
+    added: Option<Added>,
+    alone: Alone,
+}
+
+/// For whom programs must be started without the stub, because of a filter.
+enum Alone {
+    Nobody,
+    Process,
+    /// A child of vfork, by its pid. 0: it cannot be told from its parent.
+    Guest(usize),
+}
+
+impl Prepared {
+    /// After the call. Makes no system call that the filter could forbid.
+    fn end(self, installed: bool) {
+        // The pager can have the stub thread made under the filter from here on.
+        drop(self.change);
+        if !installed {
+            self.added.iter().for_each(forbidden::take_back);
+            if self.left {
+                agent::start_again();
+            }
+            return;
+        }
+        self.alone.start();
+        if self.approved {
+            greeting::add_filter();
+        }
+    }
 }
 
 /// Before a filter is installed that the kernel can read.
 fn prepare(program: &Program, all_threads: bool) -> Prepared {
-    let mut prepared = Prepared { approved: false, left: false, change: None };
+    let mut prepared = Prepared { approved: false, left: false, change: None, added: None, alone: Alone::Nobody };
     let all = |calls: &[Call]| calls.iter().all(|call| program.allows(call));
     let (works, starts, makes) = (all(WORK), all(START), program.allows(&MAKE));
     // A program that is started from here cannot know of this filter.
     if !(works && starts && makes) && EXECS.iter().any(|call| program.may_permit(call)) {
-        start_alone(program);
+        prepared.alone = Alone::under(program);
     }
     if is_guest() {
         return prepared;
@@ -340,9 +360,6 @@ fn prepare(program: &Program, all_threads: bool) -> Prepared {
     }
     if !program.allows(&UNSHARE) {
         access::keep_shared();
-    }
-    if !makes {
-        KILLS.store(true, Relaxed);
     }
     let detach = || {
         let paged = agent::is_paged();
@@ -361,21 +378,31 @@ fn prepare(program: &Program, all_threads: bool) -> Prepared {
         prepared.left = detach();
     }
     prepared.approved = works && starts;
-    forbidden::add(program, !prepared.approved);
+    prepared.added = Some(forbidden::add(program, !prepared.approved));
     prepared
 }
 
-/// Programs that are started under this filter must have no stub.
-fn start_alone(program: &Program) {
-    if !is_guest() {
-        STARTED_ALONE.store(true, Relaxed);
-        exec::leave_environment();
-    } else if program.permits(&call(sys::GETPID, [0; 3])) {
-        let pid = sys::pid();
-        ALONE[pid % ALONE.len()].store(pid, Relaxed);
-    } else {
-        // The child could not be told from its parent.
-        STARTED_ALONE.store(true, Relaxed);
+impl Alone {
+    /// Before a filter under which programs must have no stub.
+    fn under(program: &Program) -> Alone {
+        match is_guest() {
+            false => Alone::Process,
+            true if program.permits(&call(sys::GETPID, [0; 3])) => Alone::Guest(sys::pid()),
+            true => Alone::Guest(0),
+        }
+    }
+
+    /// The filter is installed.
+    fn start(self) {
+        match self {
+            Alone::Nobody => {}
+            Alone::Process => {
+                STARTED_ALONE.store(true, Relaxed);
+                exec::leave_environment();
+            }
+            Alone::Guest(0) => STARTED_ALONE.store(true, Relaxed),
+            Alone::Guest(pid) => ALONE[pid % ALONE.len()].store(pid, Relaxed),
+        }
     }
 }
 

@@ -118,12 +118,20 @@ static void refused(void) {
     told("process_madvise", syscall(SYS_process_madvise, -1, bad, -1, MADV_REMOVE, 0));
 }
 
-// A filter for all threads that is no program.
+// Filters for all threads that are no programs. The second one becomes one behind its last return only.
 static void install_garbage(void) {
-    struct sock_filter code = {0xffff, 0, 0, 0};
-    struct sock_fprog program = {1, &code};
+    struct sock_filter code[80] = {{0xffff, 0, 0, 0}};
+    struct sock_fprog program = {1, code};
+    const char *preload = getenv("LD_PRELOAD");
+    char before[4096];
+    snprintf(before, sizeof before, "%s", preload ? preload : "");
     MUST(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
     told("garbage", syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program));
+    program.len = (unsigned short)make("nosocket,kill", code);
+    code[program.len++].code = 0xffff;
+    told("garbage", syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program));
+    preload = getenv("LD_PRELOAD");
+    say("preload", strcmp(before, preload ? preload : ""));
 }
 
 // A read that fills much memory.
