@@ -53,6 +53,8 @@ const PATIENCE: u32 = 10_000;
 const SPINS: u32 = 2000;
 /// Sleeps of that thread, 100 ms each, before it checks whether there is a stub thread.
 const SLEEPS: u32 = 3;
+/// The same for turns of a thread that must not sleep, of a microsecond or less.
+const TURNS: u32 = 1_000_000;
 /// Attempts to restore the access of a run: the kernel can be out of memory for a moment.
 const CLOSE_TRIES: u32 = 1000;
 
@@ -87,7 +89,7 @@ pub fn replaces(flags: i32) -> bool {
 
 /// Keeps the stub out until [`leave`].
 pub fn enter() {
-    let (mut patience, mut spins, mut sleeps) = (PATIENCE, 0, 0);
+    let (mut patience, mut spins, mut sleeps, mut turns) = (PATIENCE, 0, 0, 0);
     loop {
         let seen = CALLS.load(Relaxed);
         if seen & WANTED != 0 {
@@ -105,7 +107,11 @@ pub fn enter() {
             spins += 1;
             spin_loop();
         } else if forbids(sys::FUTEX) {
-            spin_loop();
+            yield_now();
+            turns += 1;
+            if turns > TURNS && !agent::is_there() {
+                let _ = CALLS.compare_exchange(seen, 0, Relaxed, Relaxed);
+            }
         } else if seen & SLEEPER != 0 || CALLS.compare_exchange(seen, seen | SLEEPER, Relaxed, Relaxed).is_ok() {
             sys::futex_wait(&CALLS, seen | SLEEPER, 100);
             sleeps += 1;

@@ -22,6 +22,7 @@ const REMOVE: i32 = 9;
 const POPULATE_READ: i32 = 22;
 const POPULATE_WRITE: i32 = 23;
 const GUARD_INSTALL: i32 = 102;
+const NO_MEMORY: isize = -sys::ENOMEM;
 
 /// Advice for the memory of this process. Returns the result of the system call.
 ///
@@ -83,7 +84,7 @@ unsafe fn drop_guarded(start: usize, end: usize) {
 }
 
 /// After an error: the kernel stops at the first mapping that cannot have guards, and skips holes.
-/// Goes from mapping to mapping or, where /proc does not tell them, from page to page.
+/// Goes from mapping to mapping.
 ///
 /// # Safety
 /// The caller has asked for guards in this range.
@@ -100,7 +101,10 @@ unsafe fn guard_again(start: usize, end: usize) {
             let (from, to) = match access::ask_next(maps, at) {
                 Ok(Some(mapping)) => (mapping.start.max(at), mapping.end.min(end)),
                 Ok(None) => break,
-                Err(_) => (at, at + PAGE_BYTES),
+                Err(_) => {
+                    guard_unknown(at, end);
+                    break;
+                }
             };
             if from >= end || !guard_mapped(from, to) {
                 break;
@@ -110,6 +114,30 @@ unsafe fn guard_again(start: usize, end: usize) {
         if maps >= 0 {
             syscall!(sys::CLOSE, maps);
         }
+    }
+}
+
+/// The same where /proc does not tell the mappings. Finds the longest part of the range in which
+/// the kernel meets holes only.
+///
+/// # Safety
+/// As [`guard_again`].
+unsafe fn guard_unknown(start: usize, end: usize) {
+    // SAFETY: as the caller promises.
+    let guards = |pages: usize| unsafe {
+        matches!(syscall!(sys::MADVISE, start, pages * PAGE_BYTES, GUARD_INSTALL), 0 | NO_MEMORY)
+    };
+    let (mut least, mut more) = (0, (end - start) / PAGE_BYTES + 1);
+    while more - least > 1 {
+        let middle = least + (more - least) / 2;
+        match guards(middle) {
+            true => least = middle,
+            false => more = middle,
+        }
+    }
+    if least > 0 {
+        // SAFETY: as the caller promises. Like the kernel, both calls skip holes.
+        unsafe { drop_guarded(start, start + least * PAGE_BYTES) };
     }
 }
 

@@ -233,8 +233,8 @@ impl Program {
         self.permits(call) || call.2 && self.verdict(call) == ERRNO
     }
 
-    /// Whether a call with this number may be made, with some arguments: a filter can allow only the
-    /// path that the program is about to start.
+    /// Whether a call with this number may be made, with some arguments: a filter can allow only
+    /// the path that the program is about to start.
     fn may_permit(&self, call: &Call) -> bool {
         const ARGUMENTS: usize = 16;
         let mut looks = false;

@@ -2,6 +2,7 @@
 // libc's function, by its syscall(), or, for memory never used, by a bare instruction as in glibc ("libc", "syscall",
 // "bare").
 #include "pages.h"
+#include <sys/resource.h>
 #include <sys/syscall.h>
 
 enum { INSTALL = 102, REMOVE = 103, OUTSIDE = 16, PRESENT = 2, UNUSED = 2, OTHER = 60, FIRST = 28, GUARDED = 200 };
@@ -91,6 +92,13 @@ int main(int argc, char **argv) {
     wrong += check_empty(unused, UNUSED * MIB);
     if (how != 'b') {
         wrong += refused();
+        // The same without a descriptor for /proc.
+        struct rlimit files, none = {0, 0};
+        MUST(getrlimit(RLIMIT_NOFILE, &files));
+        none.rlim_max = files.rlim_max;
+        MUST(setrlimit(RLIMIT_NOFILE, &none));
+        wrong += refused();
+        MUST(setrlimit(RLIMIT_NOFILE, &files));
         wrong += guard(outside, OUTSIDE * MIB / 2);
         uint64_t *present = map(PRESENT * MIB);
         fill(present, PRESENT * MIB, 5);

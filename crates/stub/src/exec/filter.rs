@@ -38,8 +38,8 @@ pub unsafe fn fit(is_32_bit: bool, envp: Texts, forward: impl Fn(Option<Texts>) 
 /// programs, but not by the functions that are interposed. The text gets shorter where it is. The
 /// array and its pointers stay: some programs, such as Perl, free both with their own allocator.
 pub fn leave_environment() {
-    // SAFETY: a null-terminated array of C strings, if there is one. As in `getenv`, no other thread
-    // frees them. They come from the kernel or from the program, which both make them writable.
+    // SAFETY: a null-terminated array of C strings, if there is one. As in `getenv`, no other
+    // thread frees them. They come from the kernel or the program, and both make them writable.
     unsafe {
         let mut place = environ();
         while !place.is_null() && !(*place).is_null() {
