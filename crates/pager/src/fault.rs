@@ -231,6 +231,8 @@ impl Server {
                 self.fault(fault, &mut waiting)?;
             }
             self.leave_cache();
+            let now = self.served_last;
+            self.read_ahead.iter_mut().for_each(|ahead| _ = ahead.tidy(now, &self.shared.files.counters));
         }
     }
 
@@ -300,7 +302,8 @@ impl Server {
     /// How long to wait for faults, ms.
     fn idle_wait(&mut self) -> i32 {
         let rests = self.served_last.elapsed() > RESTS_AFTER;
-        if rests && self.read_ahead.as_mut().is_some_and(|ahead| ahead.rests(&self.shared.files.counters)) {
+        let tidy = |ahead: &mut ReadAhead| ahead.tidy(Instant::now(), &self.shared.files.counters);
+        if self.read_ahead.as_mut().is_some_and(tidy) && rests {
             self.read_ahead = None;
         }
         let Some(reader) = &mut self.reader else { return IDLE_MS };

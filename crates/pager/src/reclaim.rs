@@ -331,9 +331,10 @@ impl Reclaimer {
         let writer = match &mut self.writer {
             None => return self.drop_files(pressed),
             Some(Output::Log(writer)) => writer,
-            Some(Output::Blocks(writer)) => {
+            Some(Output::Blocks(writer)) if writer.usable() => {
                 return gained + self.blocks.write_back(&shared, writer, pressed);
             }
+            Some(Output::Blocks(_)) => return gained + self.drop_files(pressed),
         };
         let bytes = match writer.batch() {
             Ok(bytes) => bytes,
@@ -531,15 +532,12 @@ impl Reclaimer {
         let Some(swap) = &self.shared.swap else { return };
         let full = matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG));
         self.disk_full |= full;
-        let (place, last) = (swap.path(device).display(), device + 1 == swap.places());
+        let place = swap.path(device).display();
         self.shared.warn(match full {
-            true if last => {
-                format!(
-                    "the swap tier cannot grow at {place}: {error}; going on with what it has, the other pages stay \
-                     in RAM"
-                )
-            }
-            true => format!("the swap tier cannot grow at {place}: {error}; going on with the places after it"),
+            true => format!(
+                "the swap tier cannot grow at {place}: {error}; going on with the room that the tier has, other pages stay \
+                 in RAM"
+            ),
             false if self.can_write() => {
                 format!("cannot write to the swap tier at {place}: {error}; going on with the other places")
             }

@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 /// Descriptors that a paged process takes: userfaultfd, wake-up, segment, pagemap, maps, a thread's
-/// stat, io_uring with its wake-up; and the userfaultfd of a child, which a FORK event brings.
+/// stat, an io_uring for the swap tier and one for files; and the userfaultfd of a child, which a
+/// FORK event brings.
 const PAGED: usize = 9;
 /// Descriptors of each process with a stub: its socket, statm, and the stat of its first thread.
 const CLIENT: usize = 3;

@@ -17,7 +17,7 @@
 //! read-only memory then stay, and a process with a file that somebody wants to change is killed.
 
 use crate::agent;
-use crate::forbidden::{forbids, forget_readable, yield_now};
+use crate::forbidden::{forbids, yield_now};
 use crate::sys::{self, syscall};
 use core::hint::spin_loop;
 use core::mem::size_of;
@@ -125,7 +125,6 @@ pub fn enter() {
 
 /// See [`enter`].
 pub fn leave() {
-    forget_readable();
     // A signal handler inside of such a call can fork: no call is under way in the child.
     let one_less = |seen: u32| (seen & !(OPEN | SLEEPER | WANTED) != 0).then(|| seen - 1);
     // The stub does not sleep long.

@@ -6,6 +6,7 @@
 //! and is detached: see [`agent::detach`].
 
 use crate::exec::{returned, Next};
+use crate::forbidden::forbids;
 use crate::sys::{self, syscall, ENOSYS};
 use crate::{agent, confine, fork};
 use memfit_wire::UNREADABLE;
@@ -23,7 +24,7 @@ pub fn ask(why: u32) -> bool {
 /// After a change of credentials.
 fn ask_if_unreadable() {
     // SAFETY: asks for a number.
-    if unsafe { syscall!(sys::PRCTL, GET_DUMPABLE) } != 1 {
+    if !forbids(sys::PRCTL) && unsafe { syscall!(sys::PRCTL, GET_DUMPABLE) } != 1 {
         ask(UNREADABLE);
     }
 }

@@ -11,7 +11,7 @@ use crate::{access, fork};
 use core::hint::spin_loop;
 use core::sync::atomic::{AtomicUsize, Ordering::*};
 
-const CALLS: [Call; 13] = [
+const CALLS: [Call; 17] = [
     call(sys::GETPID, [0; 3]),
     call(sys::GETTID, [0; 3]),
     call(sys::TGKILL, [4321, 4321, 0]),
@@ -23,6 +23,10 @@ const CALLS: [Call; 13] = [
     call(sys::OPENAT, [usize::MAX - 99, AT, 0o2000000]),
     call(sys::IOCTL, [FD, access::PROCMAP_QUERY, AT]),
     call(sys::PRCTL, [GET_SECCOMP, 0, 0]),
+    call(sys::SOCKET, [1, 0o2000005, 0]),
+    call(sys::CONNECT, [FD, AT, 40]),
+    call(sys::SENDMSG, [FD, AT, 0x4000]),
+    call(sys::RECVMSG, [FD, AT, 0x4000_0000]),
     MAKE,
     // The last one: only `is_readable` makes it.
     Call(sys::SIGPROCMASK, [NOTHING, AT, 0, WORD, 0, 0], false),
@@ -39,9 +43,6 @@ static FORBIDDEN: AtomicUsize = AtomicUsize::new(0);
 /// A filter forbids calls that make the stub thread, or calls of that thread.
 const THREAD: usize = 1 << 31;
 const ONE_MORE: usize = 1 << 32;
-
-/// Of the last page that [`is_readable`] found to be readable; 0: none.
-static READABLE: AtomicUsize = AtomicUsize::new(0);
 
 /// What was known before a filter was added, and after that.
 pub struct Added(usize, usize);
@@ -74,6 +75,12 @@ pub fn forbids(number: usize) -> bool {
     forbidden != 0 && (0..CALLS.len() - 1).any(is_one)
 }
 
+/// Whether the calling thread must not make one of these calls: a filter forbids it, and the thread
+/// has one, or must not ask.
+pub fn forbids_here(number: usize) -> bool {
+    forbids(number) && (forbids(sys::PRCTL) || is_filtered())
+}
+
 /// Whether the stub thread must not be made by a thread of the program.
 pub fn forbids_thread() -> bool {
     FORBIDDEN.load(Relaxed) & THREAD != 0
@@ -90,33 +97,21 @@ pub fn yield_now() {
 }
 
 /// Whether memory can be read that the program names in an argument. The kernel answers EFAULT if
-/// not, where a read by the stub would be a SIGSEGV. True if that cannot be found out. In most
-/// cases this takes no call: many programs read by small vectors, on their stack or always at the
-/// same place.
+/// not, where a read by the stub would be a SIGSEGV. True if that cannot be found out. The caller's
+/// own stack needs no call: many programs have small vectors there.
 pub fn is_readable(at: usize, bytes: usize) -> bool {
     const EFAULT: isize = 14;
     let Some(end) = at.checked_add(bytes.max(WORD)) else { return false };
     let page_of = |at: usize| at & !(sys::PAGE_BYTES - 1);
-    let page = page_of(at);
-    let in_one = page == page_of(end - 1);
-    let stack = page_of(&raw const end as usize);
-    let is_known = in_one && page != 0 && (page == stack || page == READABLE.load(Relaxed));
-    if bytes == 0 || is_known || FORBIDDEN.load(Relaxed) >> (CALLS.len() - 1) & 1 == 1 {
+    let in_one = page_of(at) == page_of(end - 1);
+    let on_stack = in_one && page_of(at) == page_of(&raw const end as usize);
+    if bytes == 0 || on_stack || FORBIDDEN.load(Relaxed) >> (CALLS.len() - 1) & 1 == 1 {
         return true;
     }
     // SAFETY: the kernel checks the address, and changes nothing.
     let read = |at| unsafe { syscall!(sys::SIGPROCMASK, NOTHING, at, 0, WORD) } != -EFAULT;
     // The kernel takes null for no mask.
-    let readable = at != 0 && (at..end).step_by(sys::PAGE_BYTES).all(read) && (in_one || read(end - WORD));
-    if readable && in_one {
-        READABLE.store(page, Relaxed);
-    }
-    readable
-}
-
-/// The program has changed mappings.
-pub fn forget_readable() {
-    READABLE.store(0, Relaxed);
+    at != 0 && (at..end).step_by(sys::PAGE_BYTES).all(read) && (in_one || read(end - WORD))
 }
 
 /// Whether the calling process is not the one whose variables these are, but a child that shares

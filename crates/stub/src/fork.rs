@@ -6,7 +6,7 @@
 //! which pages are evicted. The child waits in its first handler until the pager serves its memory.
 //! The parent touches what glibc needs in the child before that.
 
-use crate::forbidden::forbids;
+use crate::forbidden::{forbids, forbids_here};
 use crate::lock as locked;
 use crate::sys::{self, syscall, PAGE_BYTES};
 use crate::{access, agent, seccomp, socket, threads};
@@ -127,9 +127,9 @@ pub fn process() -> usize {
 }
 
 /// Blocks all signals of the calling thread, and returns its old mask for [`restore_signals`].
-/// `None`, and they stay as they are, if a filter forbids it.
+/// `None`, and they stay as they are, if a filter of this thread forbids it.
 pub fn block_signals() -> Option<u64> {
-    (!forbids(sys::SIGPROCMASK)).then(|| set_mask(u64::MAX))
+    (!forbids_here(sys::SIGPROCMASK)).then(|| set_mask(u64::MAX))
 }
 
 /// Restores the mask. A thread that has blocked its signals can always do that: a filter that

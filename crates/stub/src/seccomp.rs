@@ -311,6 +311,8 @@ struct Prepared {
     /// What is noted of the filter, if it is of this process.
     added: Option<Added>,
     alone: Alone,
+    /// Programs were started without the stub before.
+    was_alone: bool,
 }
 
 /// For whom programs must be started without the stub, because of a filter.
@@ -328,12 +330,15 @@ impl Prepared {
         drop(self.change);
         if !installed {
             self.added.iter().for_each(forbidden::take_back);
+            self.alone.take_back(self.was_alone);
             if self.left {
                 agent::start_again();
             }
             return;
         }
-        self.alone.start();
+        if matches!(self.alone, Alone::Process) {
+            exec::leave_environment();
+        }
         if self.approved {
             greeting::add_filter();
         }
@@ -342,12 +347,20 @@ impl Prepared {
 
 /// Before a filter is installed that the kernel can read.
 fn prepare(program: &Program, all_threads: bool) -> Prepared {
-    let mut prepared = Prepared { approved: false, left: false, change: None, added: None, alone: Alone::Nobody };
+    let mut prepared = Prepared {
+        approved: false,
+        left: false,
+        change: None,
+        added: None,
+        alone: Alone::Nobody,
+        was_alone: starts_alone(),
+    };
     let all = |calls: &[Call]| calls.iter().all(|call| program.allows(call));
     let (works, starts, makes) = (all(WORK), all(START), program.allows(&MAKE));
     // A program that is started from here cannot know of this filter.
     if !(works && starts && makes) && EXECS.iter().any(|call| program.may_permit(call)) {
         prepared.alone = Alone::under(program);
+        prepared.alone.start();
     }
     if is_guest() {
         return prepared;
@@ -392,16 +405,22 @@ impl Alone {
         }
     }
 
-    /// The filter is installed.
-    fn start(self) {
-        match self {
+    /// The filter is about to be installed: another thread could start a program under it at once.
+    fn start(&self) {
+        match *self {
             Alone::Nobody => {}
-            Alone::Process => {
-                STARTED_ALONE.store(true, Relaxed);
-                exec::leave_environment();
-            }
-            Alone::Guest(0) => STARTED_ALONE.store(true, Relaxed),
+            Alone::Process | Alone::Guest(0) => STARTED_ALONE.store(true, Relaxed),
             Alone::Guest(pid) => ALONE[pid % ALONE.len()].store(pid, Relaxed),
+        }
+    }
+
+    /// The kernel has refused it. `was`: programs are started without the stub all the same.
+    fn take_back(&self, was: bool) {
+        match *self {
+            _ if was => {}
+            Alone::Nobody => {}
+            Alone::Process | Alone::Guest(0) => STARTED_ALONE.store(false, Relaxed),
+            Alone::Guest(pid) => ALONE[pid % ALONE.len()].store(0, Relaxed),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The stub's connection to the pager: one message per packet, with at most one descriptor.
 
+use crate::forbidden::forbids_here;
 use crate::sys::{self, syscall, Iovec};
 use core::mem::{size_of, zeroed, MaybeUninit};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -210,6 +211,9 @@ fn by_name(prefix: &[u8], how: usize) -> Result<i32, i32> {
 
 fn connect_to(address: &SockaddrUn, bytes: usize, how: usize) -> Result<i32, i32> {
     const SO_SNDTIMEO: usize = 21;
+    if [sys::SOCKET, sys::CONNECT, sys::SENDMSG, sys::RECVMSG].into_iter().any(forbids_here) {
+        return Err(sys::EPERM as i32);
+    }
     // SAFETY: the address has at least `bytes` bytes, the time its own. The socket is
     // SOCK_SEQPACKET | SOCK_CLOEXEC.
     unsafe {

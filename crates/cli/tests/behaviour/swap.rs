@@ -330,7 +330,7 @@ fn one_of_two_places_is_full() {
     for scheme in ["memfit", "swap", "cervera99"] {
         let options = ["--swap", first, "--swap", second, "--swap-size", "300M", "--scheme", scheme];
         let (ran, stats) = noise.right(&options, "", "110 2 seqw");
-        let told = format!("the swap tier cannot grow at {first}: No space left on device; going on with the places");
+        let told = format!("the swap tier cannot grow at {first}: No space left on device; going on with the room");
         assert!(ran.err.contains(&told), "{scheme}: {}", ran.err);
         assert!(!ran.err.contains("out of memory"), "{scheme}: {}", ran.err);
         let peak = number(&stats, "/peak/total_bytes");

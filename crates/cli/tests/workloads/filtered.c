@@ -17,6 +17,7 @@
 #include <stddef.h>
 #include <sched.h>
 #include <sys/prctl.h>
+#include <sys/shm.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 
@@ -114,6 +115,16 @@ static void refused(void) {
     told("clone3", syscall(SYS_clone3, bad, 88));
     told("readv", readv(zeros, bad, 1));
     told("preadv", syscall(SYS_preadv, zeros, bad, 1, 0, 0));
+    // A page that could be read a moment before.
+    char bytes[8];
+    int id = shmget(IPC_PRIVATE, 4096, 0600);
+    struct iovec *vector = shmat(id, NULL, 0);
+    if (id < 0 || vector == (void *)-1 || shmctl(id, IPC_RMID, NULL)) _exit(5);
+    *vector = (struct iovec){bytes, sizeof bytes};
+    told("readv", readv(zeros, vector, 1));
+    told("readv", readv(zeros, vector, 1));
+    shmdt(vector);
+    told("readv", readv(zeros, vector, 1));
     told("process_madvise", syscall(SYS_process_madvise, -1, bad, 1, MADV_REMOVE, 0));
     told("process_madvise", syscall(SYS_process_madvise, -1, bad, -1, MADV_REMOVE, 0));
 }

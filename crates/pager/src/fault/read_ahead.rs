@@ -13,7 +13,7 @@ use memfit_core::{Page, PageRange, Source, PAGE_BYTES};
 use memfit_os::transfer::Request;
 use std::ops::Range;
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -32,20 +32,20 @@ const REACH: u64 = 256;
 /// its memory.
 const UNWANTED: Duration = Duration::from_secs(30);
 const STALE: Duration = Duration::from_secs(1);
+/// Time between two looks whether a process that waits for a device has ended.
+const WAIT: Duration = Duration::from_millis(100);
 
 /// Memory of the pieces of all processes, bytes.
 #[derive(Debug)]
 pub struct Memory {
     taken: AtomicUsize,
     most: usize,
-    /// The kernel allows no reads in the background.
-    refused: AtomicBool,
 }
 
 impl Memory {
     /// For a budget in bytes.
     pub fn of(budget: u64) -> Memory {
-        Memory { taken: AtomicUsize::new(0), most: budget as usize / SHARE_OF_BUDGET, refused: AtomicBool::new(false) }
+        Memory { taken: AtomicUsize::new(0), most: budget as usize / SHARE_OF_BUDGET }
     }
 
     /// Bytes of all pieces.
@@ -108,6 +108,8 @@ pub struct ReadAhead {
     next_token: u64,
     /// Whether the last fault took pages of a piece.
     took: bool,
+    /// When pieces were given up last.
+    tidied: Instant,
     /// The device or the file system does not read in the background: no more pieces.
     fails: bool,
 }
@@ -115,12 +117,7 @@ pub struct ReadAhead {
 impl ReadAhead {
     /// `None` where the kernel allows no reads in the background.
     fn new(memory: &Arc<Memory>) -> Option<ReadAhead> {
-        if memory.refused.load(Relaxed) {
-            return None;
-        }
-        let ahead = ReadAhead::with(Engine::without_faults(), memory);
-        memory.refused.store(ahead.is_none(), Relaxed);
-        ahead
+        ReadAhead::with(Engine::without_faults(), memory)
     }
 
     fn with(engine: Engine, memory: &Arc<Memory>) -> Option<ReadAhead> {
@@ -132,21 +129,37 @@ impl ReadAhead {
             unused: Vec::new(),
             next_token: 0,
             took: false,
+            tidied: Instant::now(),
             fails: false,
         })
     }
 
-    /// Copies pages of the file that were read ahead to `out`, and returns how many, from the first
-    /// one on. Waits for them if they are being read.
-    fn take(&mut self, file: &Arc<MappedFile>, index: u64, out: &mut [u8], counters: &Counters) -> usize {
-        let Some(i) = self.pieces.iter().position(|piece| piece.covers(file, index)) else { return 0 };
+    /// Waits for the page if it is being read, until `ends`.
+    fn wait_for(
+        &mut self,
+        file: &Arc<MappedFile>,
+        index: u64,
+        counters: &Counters,
+        ends: impl Fn() -> bool,
+    ) -> Result<(), End> {
         loop {
             self.reap(counters);
-            if !matches!(self.pieces[i].condition, Condition::Coming(_)) {
-                break;
+            let coming = |piece: &Piece| piece.covers(file, index) && matches!(piece.condition, Condition::Coming(_));
+            if !self.pieces.iter().any(coming) {
+                return Ok(());
             }
-            self.engine.wait(100);
+            let begun = Instant::now();
+            self.engine.wait(WAIT.as_millis() as i32);
+            if begun.elapsed() >= WAIT && ends() {
+                return Err(End::Gone);
+            }
         }
+    }
+
+    /// Copies pages of the file that were read ahead to `out`, and returns how many, from the first
+    /// one on.
+    fn take(&mut self, file: &Arc<MappedFile>, index: u64, out: &mut [u8]) -> usize {
+        let Some(i) = self.pieces.iter().position(|piece| piece.covers(file, index)) else { return 0 };
         let piece = &mut self.pieces[i];
         let pages = (piece.pages.end - index).min(out.len() as u64 / PAGE_BYTES);
         let from = (index - piece.pages.start) * PAGE_BYTES;
@@ -208,6 +221,7 @@ impl ReadAhead {
     /// Gives up pieces that nobody has wanted for a while, and those of files that may change. A
     /// reader wants pages of `file` next, if it is known.
     fn give_up(&mut self, reader: Option<(&Arc<MappedFile>, &Range<u64>)>) {
+        self.tidied = Instant::now();
         let wanted = |piece: &Piece| {
             let overlaps = |pages: &Range<u64>| piece.pages.start < pages.end && pages.start < piece.pages.end;
             reader.is_some_and(|(file, pages)| Arc::ptr_eq(file, &piece.file) && overlaps(pages))
@@ -237,10 +251,13 @@ impl ReadAhead {
         self.pieces.len() < self.most
     }
 
-    /// While the process has no faults: whether all of this can be dropped.
-    pub fn rests(&mut self, counters: &Counters) -> bool {
-        self.reap(counters);
-        self.give_up(None);
+    /// Keeps nothing that is not needed. `now`: the time. Returns whether nothing is left.
+    pub fn tidy(&mut self, now: Instant, counters: &Counters) -> bool {
+        if now.saturating_duration_since(self.tidied) > STALE {
+            self.reap(counters);
+            self.give_up(None);
+            self.unused.clear();
+        }
         self.pieces.is_empty()
     }
 
@@ -277,8 +294,9 @@ impl Server {
     ) -> Result<usize, End> {
         let (file, index) = self.file_of(self.loads[first].page).ok_or_else(unknown_file)?;
         let Some(ahead) = self.read_ahead.as_mut().filter(|_| self.place.is_cache()) else { return Ok(0) };
+        ahead.wait_for(&file, index, &self.shared.files.counters, || self.proc.uffd.gone())?;
         let out = &mut buffers.page_run.bytes()[first * 4096..(first + pages) * 4096];
-        let got = ahead.take(&file, index, out, &self.shared.files.counters);
+        let got = ahead.take(&file, index, out);
         self.shared.files.has_read(&file, true, index, &out[..got * 4096]);
         Ok(got)
     }
@@ -342,7 +360,8 @@ mod tests {
 
     fn take(ahead: &mut ReadAhead, files: &Files, file: &Arc<MappedFile>, index: u64, pages: u64) -> u64 {
         let mut out = vec![0; (pages * PAGE_BYTES) as usize];
-        let got = ahead.take(file, index, &mut out, &files.counters) as u64;
+        assert!(ahead.wait_for(file, index, &files.counters, || false).is_ok());
+        let got = ahead.take(file, index, &mut out) as u64;
         let right: Vec<u8> = (index..index + got).flat_map(page).collect();
         assert_eq!(out[..right.len()], right, "{got} pages from {index} on");
         got

@@ -4,6 +4,7 @@ use super::next::environ;
 use super::{Text, Texts};
 use crate::{seccomp, sys};
 use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicBool, Ordering::*};
 
 /// Most entries of an environment that is filtered, with the terminator.
 const ENTRIES_MAX: usize = 1024;
@@ -37,7 +38,13 @@ pub unsafe fn fit(is_32_bit: bool, envp: Texts, forward: impl Fn(Option<Texts>) 
 /// Takes the stub out of the program's environment: libc's `system`, `popen` and `wordexp` start
 /// programs, but not by the functions that are interposed. The text gets shorter where it is. The
 /// array and its pointers stay: some programs, such as Perl, free both with their own allocator.
+///
+/// While another thread does the same, it is done.
 pub fn leave_environment() {
+    static BUSY: AtomicBool = AtomicBool::new(false);
+    if BUSY.swap(true, Acquire) {
+        return;
+    }
     // SAFETY: a null-terminated array of C strings, if there is one. As in `getenv`, no other
     // thread frees them. They come from the kernel or the program, and both make them writable.
     unsafe {
@@ -49,6 +56,7 @@ pub fn leave_environment() {
             place = place.add(1);
         }
     }
+    BUSY.store(false, Release);
 }
 
 /// Separate, so that only this path uses so much stack. `None` if the buffers are too small.
