@@ -248,7 +248,7 @@ schema! {
     }
 
     struct Files {
-        reads: u64 = "reads of mapped files, with schemes that page them",
+        reads: u64 = "reads of mapped files, with schemes that page them; also ahead of a reader",
         read_bytes: u64 = "bytes of these reads",
         resident_bytes: u64 = "the page cache: pages of shared mappings in memory, once for all processes of a user; a part of `now.resident_bytes`",
     }

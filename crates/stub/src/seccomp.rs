@@ -19,7 +19,7 @@ use crate::forbidden::{self, is_filtered, is_guest, is_readable, Added};
 use crate::sys::{self, PAGE_BYTES};
 use crate::{access, advice, agent, alone, confine, detach, file_map, fills, greeting, map, own_uffd, reservation};
 use core::mem::size_of;
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use memfit_wire::pagemap::PAGEMAP_SCAN;
 use memfit_wire::uffd::{UFFDIO_MOVE, UFFDIO_REGISTER, UFFDIO_UNREGISTER, UFFDIO_WRITEPROTECT, USERFAULTFD_IOC_NEW};
 use memfit_wire::{FILTERED, UNREADABLE};
@@ -40,8 +40,9 @@ const SET_FILTER: usize = 1;
 const ALL_THREADS: usize = 1;
 const NEW_LISTENER: usize = 8;
 
-/// Programs that are started from here would be killed for the calls of their stub.
-static STARTED_ALONE: AtomicBool = AtomicBool::new(false);
+/// How many filters there are for which programs that are started from here would be killed, as
+/// their stub makes calls.
+static STARTED_ALONE: AtomicUsize = AtomicUsize::new(0);
 
 /// Children of vfork that share this memory, and whose filters would kill the programs that they
 /// start: their pids. Such a child ends unseen, and its pid stays.
@@ -50,7 +51,7 @@ static ALONE: [AtomicUsize; 8] = [const { AtomicUsize::new(0) }; 8];
 /// Whether programs must be started without the stub.
 pub fn starts_alone() -> bool {
     let is_alone = |pid: usize| ALONE[pid % ALONE.len()].load(Relaxed) == pid;
-    STARTED_ALONE.load(Relaxed) || ALONE.iter().any(|pid| pid.load(Relaxed) != 0) && is_alone(sys::pid())
+    STARTED_ALONE.load(Relaxed) > 0 || ALONE.iter().any(|pid| pid.load(Relaxed) != 0) && is_alone(sys::pid())
 }
 
 /// In a fork child, which has none of these children.
@@ -311,8 +312,6 @@ struct Prepared {
     /// What is noted of the filter, if it is of this process.
     added: Option<Added>,
     alone: Alone,
-    /// Programs were started without the stub before.
-    was_alone: bool,
 }
 
 /// For whom programs must be started without the stub, because of a filter.
@@ -330,7 +329,7 @@ impl Prepared {
         drop(self.change);
         if !installed {
             self.added.iter().for_each(forbidden::take_back);
-            self.alone.take_back(self.was_alone);
+            self.alone.take_back();
             if self.left {
                 agent::start_again();
             }
@@ -347,14 +346,7 @@ impl Prepared {
 
 /// Before a filter is installed that the kernel can read.
 fn prepare(program: &Program, all_threads: bool) -> Prepared {
-    let mut prepared = Prepared {
-        approved: false,
-        left: false,
-        change: None,
-        added: None,
-        alone: Alone::Nobody,
-        was_alone: starts_alone(),
-    };
+    let mut prepared = Prepared { approved: false, left: false, change: None, added: None, alone: Alone::Nobody };
     let all = |calls: &[Call]| calls.iter().all(|call| program.allows(call));
     let (works, starts, makes) = (all(WORK), all(START), program.allows(&MAKE));
     // A program that is started from here cannot know of this filter.
@@ -409,17 +401,16 @@ impl Alone {
     fn start(&self) {
         match *self {
             Alone::Nobody => {}
-            Alone::Process | Alone::Guest(0) => STARTED_ALONE.store(true, Relaxed),
+            Alone::Process | Alone::Guest(0) => _ = STARTED_ALONE.fetch_add(1, Relaxed),
             Alone::Guest(pid) => ALONE[pid % ALONE.len()].store(pid, Relaxed),
         }
     }
 
-    /// The kernel has refused it. `was`: programs are started without the stub all the same.
-    fn take_back(&self, was: bool) {
+    /// The kernel has refused it.
+    fn take_back(&self) {
         match *self {
-            _ if was => {}
             Alone::Nobody => {}
-            Alone::Process | Alone::Guest(0) => STARTED_ALONE.store(false, Relaxed),
+            Alone::Process | Alone::Guest(0) => _ = STARTED_ALONE.fetch_sub(1, Relaxed),
             Alone::Guest(pid) => ALONE[pid % ALONE.len()].store(0, Relaxed),
         }
     }
