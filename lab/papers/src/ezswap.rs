@@ -53,8 +53,6 @@ pub static PAPER: Paper = Paper {
         differs: &[
             "Applications written in C in 50 MiB, 3 repetitions, of which the first is counted as well. When an \
              application is triggered is not in a recording, so there are no launch times.",
-            "The recordings were made by a build of memfit whose full pool drops all pages of files at once under APA to \
-             ezswap. The simulated programs, and builds since then, drop a part.",
         ],
         without: &["launch(", "ms(", "read MB(", "written MB(", "correlation(", "estimate(", "entropy(", "lzo("],
     },
