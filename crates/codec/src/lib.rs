@@ -44,7 +44,7 @@ pub use dictionary::{Dictionaries, DICTIONARIES_MAX, TRAINING_PAGES};
 pub use entropy::{entropy, ENTROPY_BYTES, ENTROPY_MAX};
 pub use memfit_wire::PAGE_BYTES;
 pub use same_filled::{fill, same_filled};
-pub use selector::{Choice, CodecSelector, Worth};
+pub use selector::{CodecSelector, Worth};
 pub use worth::{page_write_ns, Prices, Spill, FAULT_NS};
 
 /// Longest input of one compression, in bytes: a run of 16 pages.

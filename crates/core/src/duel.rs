@@ -35,7 +35,7 @@ const BIMODAL_EVERY: u32 = 32;
 /// While at most one in this many of a group's resident pages is on probation, they have time to be
 /// touched again: they do not leave before older pages.
 const PROBATION_PART: u64 = 16;
-/// Refaults in both samples between two verdicts.
+/// Refaults in both samples before the first verdict. Half of the counts stay for the next one.
 const WINDOW: u64 = 1024;
 /// To take over, *bimodal* must have fewer refaults by one in this many: its runs leave one by one,
 /// which costs more. In the pool it may have more refaults by as much: a page that leaves the pool

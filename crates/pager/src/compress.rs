@@ -3,7 +3,7 @@
 use crate::state::Shared;
 use crate::swap::Aligned;
 use crate::trainer::Trainer;
-use memfit_codec::{Choice, CodecId, CodecSelector, Dictionaries, Prices, Spill, Worker, Worth, FAULT_NS};
+use memfit_codec::{CodecId, CodecSelector, Dictionaries, Prices, Spill, Worker, Worth, FAULT_NS};
 use memfit_core::driver::Done;
 use memfit_core::trace::Whose;
 use memfit_core::{Coded, Compress, Extent, ObjectId, Origin, Placed, Stored, PAGE_BYTES};
@@ -26,13 +26,13 @@ pub struct Compressor {
 }
 
 impl Compressor {
-    /// Makes buffers and contexts.
-    pub fn new(dictionaries: &Arc<Dictionaries>, trainer: Option<Trainer>) -> Compressor {
+    /// Makes buffers and contexts. The budget is in bytes.
+    pub fn new(dictionaries: &Arc<Dictionaries>, budget: u64, trainer: Option<Trainer>) -> Compressor {
         Compressor {
             worker: Worker::with(dictionaries),
             dictionaries: Arc::clone(dictionaries),
             trainer,
-            selector: CodecSelector::new(),
+            selector: CodecSelector::new(budget / PAGE_BYTES),
             page: Aligned::new(4096),
             coded: vec![0; 8192].into(),
             second: vec![0; 8192].into(),
@@ -131,9 +131,6 @@ impl Compressor {
                 coded => coded,
             },
         };
-        if let Some(regions) = &shared.regions {
-            regions.became(item.slot, &coded);
-        }
         let mut state = shared.lock();
         let freed = state.core.take_freed_frames();
         state.frames.freed(&freed, &shared.memory);
@@ -149,8 +146,13 @@ impl Compressor {
                 shared.memory.write(at, &bytes[part]);
             }
         }
+        // A page for which there is no room is compressed again later, and counts then.
+        let counts = !matches!(placed, Placed::Full | Placed::Refaulted);
+        if let Some(regions) = shared.regions.as_ref().filter(|_| counts) {
+            regions.became(item.slot, &coded);
+        }
         shared.apply_effects(state);
-        if let Coded::Bytes { codec, len } = coded {
+        if let (Coded::Bytes { codec, len }, true) = (coded, counts) {
             let count = &shared.meters.codecs[usize::from(codec)];
             count.pages.fetch_add(1, Relaxed);
             count.in_bytes.fetch_add(4096, Relaxed);
@@ -170,35 +172,22 @@ impl Compressor {
 
     /// Compresses `self.page` into `self.coded` with the scheme's codec.
     fn encode(&mut self, shared: &Shared, region: u32, len_max: usize) -> Coded {
-        let fixed = shared.scheme.codec.kind.map(CodecId);
-        let key = u64::from(region);
-        let limit = len_max + 1;
-        let choice = fixed.map_or_else(|| self.selector.choose(key, self.worth, limit), Choice::Use);
-        let page = &*self.page.bytes();
+        let (limit, newest) = (len_max + 1, self.dictionaries.count());
+        let (page, worker) = (&*self.page.bytes(), &mut self.worker);
+        let (coded, other) = (&mut self.coded, &mut self.second);
         let mut best: Option<(CodecId, usize)> = None;
-        match choice {
-            Choice::Skip => {}
-            Choice::Use(codec) => {
-                let real = codec.newest(self.dictionaries.count());
-                let len = self.worker.compress(real, page, &mut self.coded, limit);
-                if fixed.is_none() {
-                    self.selector.record(key, codec, 4096, len);
-                    self.selector.record_page(key, len.is_some());
-                }
-                best = len.map(|len| (real, len));
+        let mut compress = |codec: CodecId| {
+            let real = codec.newest(newest);
+            let len = worker.compress(real, page, other, limit);
+            if let Some(len) = len.filter(|&len| best.is_none_or(|(_, l)| len < l)) {
+                best = Some((real, len));
+                std::mem::swap(coded, other);
             }
-            Choice::Sample(codecs) => {
-                for &codec in codecs {
-                    let real = codec.newest(self.dictionaries.count());
-                    let len = self.worker.compress(real, page, &mut self.second, limit);
-                    self.selector.record(key, codec, 4096, len);
-                    if let Some(len) = len.filter(|&len| best.is_none_or(|(_, l)| len < l)) {
-                        best = Some((real, len));
-                        std::mem::swap(&mut self.coded, &mut self.second);
-                    }
-                }
-                self.selector.record_page(key, best.is_some());
-            }
+            len
+        };
+        match shared.scheme.codec.kind {
+            Some(fixed) => _ = compress(CodecId(fixed)),
+            None => self.selector.compress(region.into(), self.worth, limit, compress),
         }
         let Some((codec, len)) = best else { return Coded::Incompressible };
         if codec.is_zstd() {

@@ -66,9 +66,10 @@ struct Reclaimer {
 
 /// Runs until the pager ends.
 pub fn run(shared: Arc<Shared>, oom: Oom, allowance: Option<Allowance>) {
+    let budget = shared.budget.sizes.budget;
     let mut reclaimer = Reclaimer {
         shared: Arc::clone(&shared),
-        compressor: Compressor::new(&shared.dictionaries, Some(Trainer::new(shared.budget.sizes.budget))),
+        compressor: Compressor::new(&shared.dictionaries, budget, Some(Trainer::new(budget))),
         writer: shared.swap.clone().map(Output::new),
         blocks: BlockOutput::new(&shared.dictionaries),
         page: vec![0; PAGE_BYTES as usize].into(),

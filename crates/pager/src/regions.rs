@@ -247,7 +247,8 @@ impl Regions {
         }
     }
 
-    /// What a codec made of the page in a slot; the core is told afterwards.
+    /// What a codec made of the page in a slot. The core knows it, and its lock is held: nobody has
+    /// the slot again.
     pub fn became(&self, slot: StagingSlot, coded: &Coded) {
         self.0.lock().became(slot, coded);
     }

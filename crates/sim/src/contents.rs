@@ -97,6 +97,12 @@ impl Content {
         (usize::from(known) < PAGE_BYTES).then_some(known)
     }
 
+    /// The codec of the run, if its result is all that was recorded.
+    pub fn only(&self) -> Option<CodecId> {
+        let mut known = (0..self.lens.len()).filter(|&codec| self.lens[codec] > 0);
+        known.next().filter(|_| known.next().is_none()).map(|codec| CodecId(codec as u8))
+    }
+
     /// Estimate of entropy; if there is none, derived from the smallest compressed size.
     pub fn estimate(&self) -> u32 {
         let smallest = self.lens.iter().copied().filter(|&len| len > 0).min().unwrap_or(PAGE_BYTES as u16);
@@ -248,6 +254,7 @@ mod tests {
         assert_eq!((content.len(CodecId::LZ4), content.len(CodecId::ZSTD)), (Some(900), Some(900)));
         assert!(content.knows(CodecId::LZ4) && !content.knows(CodecId::ZSTD));
         assert_eq!(Content::coded(CodecId::LZ4, None, None).len(CodecId::LZO), None);
+        assert_eq!((content.only(), Content::noise().only()), (Some(CodecId::LZ4), None));
         assert_eq!(Content::noise().len(CodecId::LZ4), None);
         let mut contents = Contents::new();
         let id = contents.intern(content);

@@ -288,7 +288,7 @@ impl Machine {
             last_proc: None,
             shadows: Vec::new(),
             tier,
-            selector: CodecSelector::new(),
+            selector: CodecSelector::new(*budget / PAGE_BYTES),
             spill: Spill::default(),
             codec: scheme.codec.kind.map(CodecId),
             tally: Tally::default(),

@@ -101,7 +101,8 @@ by_name! {
 
     /// By the reason why a page did not go into the pool.
     struct Rejected[7] {
-        incompressible = "pages that do not compress",
+        incompressible = "pages that no codec made small enough, or that were not tried after many such pages; \
+            `stored_raw` of them are in the pool",
         by_entropy = "pages that compress too badly, compared with what is in the pool",
         by_need = "pages of processes that need too little memory for the pool to take them (`admission.need_permille`)",
         in_advance = "pages written without compression, because they were taken in advance",
@@ -208,7 +209,7 @@ schema! {
         to_swap: u64 = "pages that went to the swap tier",
         dropped: u64 = "evicted pages that the program freed",
         file_dropped: u64 = "clean pages of files that were dropped",
-        stored_raw: u64 = "pages stored raw in the pool",
+        stored_raw: u64 = "pages stored raw in the pool; `rejected.incompressible` has them, too",
         parked_runs: u64 = "runs of 16 pages that the kernel refused to move and that were left alone for a while",
         spared: u64 = "hot pages that stayed when their run was the oldest",
         accessed: u64 = "pages that the kernel's accessed bits showed as used, in all looks together",

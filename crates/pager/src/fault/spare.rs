@@ -30,7 +30,7 @@ impl Spare {
     /// No buffers yet. The budget is in bytes.
     pub fn new(dictionaries: &Arc<Dictionaries>, budget: u64) -> Spare {
         let kept = (budget / BUDGET_BYTES).clamp(BUFFERS_MIN, BUFFERS_MAX) as usize;
-        Spare { buffers: Lock::new(Vec::new()), kept, helper: Lock::new(Compressor::new(dictionaries, None)) }
+        Spare { buffers: Lock::new(Vec::new()), kept, helper: Lock::new(Compressor::new(dictionaries, budget, None)) }
     }
 
     /// The buffers used last, which the CPU's caches may still hold, or new ones.

@@ -2,7 +2,7 @@
 //! begins.
 
 use super::{Machine, Residents};
-use memfit_codec::{Choice, CodecId, Prices, Worth, FAULT_NS};
+use memfit_codec::{CodecId, Prices, Worth, FAULT_NS};
 use memfit_core::budget::{Level, COMPACT_MOVES, SLOW_DEVICE_NS};
 use memfit_core::driver::{Done, Seen, Step};
 use memfit_core::scheme::{Classes, SwapFormat};
@@ -201,29 +201,21 @@ impl Machine {
     /// Compresses with the scheme's codec, or with the best of those that the selector chooses.
     fn encode(&mut self, content: &crate::contents::Content, region: u32, worth: Worth) -> Coded {
         let limit = self.core.len_max() as u16;
-        let key = u64::from(region);
-        let choice = self.codec.map_or_else(|| self.selector.choose(key, worth, limit.into()), Choice::Use);
-        let auto = self.codec.is_none();
-        let mut best: Option<(CodecId, u16)> = None;
-        let codecs: &[CodecId] = match &choice {
-            Choice::Skip => &[],
-            Choice::Use(codec) => std::slice::from_ref(codec),
-            Choice::Sample(codecs) => codecs,
-        };
-        let mut ns = 0;
-        for &codec in codecs {
-            self.tally.compressions[usize::from(codec.0)] += 1;
-            ns += self.costs.codec(codec.0).compress_ns;
+        let (tally, costs) = (&mut self.tally, &self.costs);
+        let (mut best, mut ns): (Option<(CodecId, u16)>, u64) = (None, 0);
+        let mut compress = |codec: CodecId| {
+            tally.compressions[usize::from(codec.0)] += 1;
+            ns += costs.codec(codec.0).compress_ns;
             let len = content.len(codec).filter(|&len| len <= limit);
-            if auto {
-                self.selector.record(key, codec, PAGE_BYTES as usize, len.map(usize::from));
-            }
             if let Some(len) = len.filter(|&len| best.is_none_or(|(_, l)| len < l)) {
                 best = Some((codec, len));
             }
-        }
-        if auto && !codecs.is_empty() {
-            self.selector.record_page(key, best.is_some());
+            len.map(usize::from)
+        };
+        // Without the sizes that other codecs gave, the choice of the run stands.
+        match self.codec.or_else(|| content.only()) {
+            Some(fixed) => _ = compress(fixed),
+            None => self.selector.compress(region.into(), worth, limit.into(), compress),
         }
         self.reclaims(ns);
         let Some((codec, len)) = best else { return Coded::Incompressible };
