@@ -85,17 +85,16 @@ pub fn manage_ready(desk: &Arc<Desk>, client: &Arc<Client>) {
         return;
     }
     let expected = client.expected.lock().clone();
-    let child = client.proc.lock().clone();
     let waits = |since| match &expected {
         Some(expected) => expected.waits_for_parent(since),
-        None => child.as_ref().is_some_and(|child| fork_children::waits_for_parent(child, since)),
+        None => false,
     };
     let Some((message, fd, _)) = ready.take_if(|(_, _, since)| !waits(*since)) else { return };
     drop(ready);
     match manage(desk, client, &message, fd) {
         Ok(()) => client.stage.store(MANAGED, Relaxed),
         // Its place in the core may be taken back already: see `manage`.
-        Err(error) if expected.is_some() => cannot_inherit(desk, client, &error.to_string()),
+        Err(error) if expected.is_some() => cannot_inherit(&desk.shared, client, &error.to_string()),
         Err(error) => not_managed(desk, client, &error),
     }
 }
@@ -103,7 +102,7 @@ pub fn manage_ready(desk: &Arc<Desk>, client: &Arc<Client>) {
 /// The stub is ready, but its process cannot be paged.
 pub fn not_managed(desk: &Arc<Desk>, client: &Arc<Client>, error: &std::io::Error) {
     if client.expected.lock().is_some() {
-        return cannot_inherit(desk, client, &error.to_string());
+        return cannot_inherit(&desk.shared, client, &error.to_string());
     }
     client.stage.store(REFUSED, Relaxed);
     if !desk.fork_events {
@@ -114,10 +113,10 @@ pub fn not_managed(desk: &Arc<Desk>, client: &Arc<Client>, error: &std::io::Erro
 }
 
 /// A fork child cannot be served, so it cannot go on with right data: kills it.
-pub fn cannot_inherit(desk: &Desk, client: &Client, why: &str) {
+pub fn cannot_inherit(shared: &Shared, client: &Client, why: &str) {
     client.stage.store(REFUSED, Relaxed);
     if client.rss.read().is_ok_and(|rss| rss.mapped > 0) {
-        desk.shared.warn(format!("killed process {} ({}): {why}", client.pid, client.comm));
+        shared.warn(format!("killed process {} ({}): {why}", client.pid, client.comm));
     }
     seqpacket::kill_peer(client.socket.as_fd());
 }
@@ -163,14 +162,9 @@ fn manage(desk: &Arc<Desk>, client: &Arc<Client>, message: &FromStub, fd: Option
     *proc.comm.lock() = client.comm.clone();
     match &expected {
         Some(expected) => forks::inherit(shared, &proc, &identity, expected).map_err(|Broken(why)| other(why))?,
-        None if !fresh => match fork_children::confirm(shared, &proc, client.pid) {
-            Ok(true) => {}
-            Ok(false) => return Err(other("its address space could not be confirmed after fork".into())),
-            Err(Broken(why)) => {
-                cannot_inherit(desk, client, &why);
-                return Err(other(why));
-            }
-        },
+        None if !fresh && !fork_children::confirm(shared, &proc, client.pid) => {
+            return Err(other("its address space could not be confirmed after fork".into()));
+        }
         None if fresh && !desk.fork_events => forks::kept_by_program(&proc, client.pid),
         None => {}
     }

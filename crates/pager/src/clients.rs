@@ -212,7 +212,7 @@ pub fn add_client(desk: &Arc<Desk>, socket: OwnedFd, pid: i32, hello: &FromStub)
     *client.expected.lock() = expected;
     if hello.token != 0 {
         if let Err(error) = attach(desk, &client) {
-            cannot_inherit(desk, &client, &error.to_string());
+            cannot_inherit(&desk.shared, &client, &error.to_string());
         }
     } else if client.has_beacon {
         desk.shared.unnamed.add(&client);
@@ -280,7 +280,7 @@ pub fn from_client(desk: &Arc<Desk>, client: &Arc<Client>) {
             error => std::io::Error::from_raw_os_error(error).to_string(),
         };
         if told {
-            return cannot_inherit(desk, client, &error);
+            return cannot_inherit(&desk.shared, client, &error);
         }
         desk.shared.warn(format!("process {} ({}) cannot be paged: {error}", client.pid, client.comm));
         return;

@@ -488,7 +488,7 @@ impl Server {
             None => PageRange { first: page, pages: 1 },
         });
         let mut limit = fault.optional.map_or(limit, |most| most.within(limit));
-        if alone {
+        if alone || self.is_unsure(page) {
             (most, limit) = (1, PageRange { first: page, pages: 1 });
         }
         self.loads.clear();
@@ -498,6 +498,15 @@ impl Server {
         self.shared.apply_effects(state);
         self.count_brought();
         Ok(Some((page, answer)))
+    }
+
+    /// Whether neighbours of this page may not be the process's: see [`fork_children::lacks`].
+    fn is_unsure(&self, page: Page) -> bool {
+        let unsure = self.proc.unsure.load(Relaxed);
+        if unsure {
+            fork_children::lacks(&self.shared, &self.proc, page);
+        }
+        unsure
     }
 
     /// The program writes to a write-protected page: the stub is taking it from a read-only

@@ -6,10 +6,10 @@
 //! userfaultfd. The page that the pager fills through that userfaultfd appears in the child's
 //! memory and in no other. The pager believes nothing that a program says of itself.
 
-use crate::attach::FaultThread;
+use crate::attach::{cannot_inherit, FaultThread};
 use crate::clients::{Client, ATTACHING, IDLE, MANAGED, REFUSED};
 use crate::control::Desk;
-use crate::forks::{with_core, PARENT_IS_THROUGH};
+use crate::forks::with_core;
 use crate::locks::{rank, Lock};
 use crate::proc::{send_command, Broken, Proc, ZERO_PAGE};
 use crate::room;
@@ -17,8 +17,8 @@ use crate::state::Shared;
 use memfit_core::driver::fork;
 use memfit_core::driver::fork_changes::Inherited;
 use memfit_core::ranges::Ranges;
-use memfit_core::{Core, PageRange};
-use memfit_os::maps::{not_inherited, Pagemap};
+use memfit_core::{Core, Page, PageRange};
+use memfit_os::maps::{not_inherited, wiped_in_children, Pagemap};
 use memfit_os::procfs;
 use memfit_os::proctree::{self, ProcStat};
 use memfit_os::uffd::{Event, Fill, Inbox, Uffd};
@@ -45,6 +45,10 @@ const DOOMED_MAX: usize = 4;
 const ENDS_WITHIN: Duration = Duration::from_secs(5);
 /// Time between two checks whether the process still lives.
 const POLL: Duration = Duration::from_millis(20);
+/// How long a child waits at most until all changes of its parent before the fork are known, and
+/// how often it looks.
+const TOLD_WITHIN: Duration = Duration::from_secs(5);
+const TOLD_POLL: Duration = Duration::from_micros(200);
 
 /// Fork children whose pid and userfaultfd are not matched yet.
 #[derive(Default)]
@@ -139,11 +143,15 @@ fn beacon_is_there(pid: i32, proc: &Proc) -> io::Result<bool> {
 /// The beacon was filled: the process that has it now is the one with that userfaultfd. Its stub
 /// gets the userfaultfd, too. The process waits for that, because nobody else would hold the
 /// descriptor if pager and launcher died.
-pub fn name(shared: &Shared, proc: &Arc<Proc>, claims: &[Arc<Client>]) {
+pub fn name(shared: &Arc<Shared>, proc: &Arc<Proc>, claims: &[Arc<Client>]) {
     let mut clients = shared.unnamed.clients.lock();
     let mut theirs = claims.iter().filter(|client| beacon_is_there(client.pid, proc).is_ok_and(|there| there));
     let (Some(client), None) = (theirs.next(), theirs.next()) else { return };
     clients.retain(|c| !Arc::ptr_eq(c, client));
+    drop(clients);
+    if let Err(Broken(why)) = settle(shared, proc, client.pid) {
+        return cannot_inherit(shared, client, &why);
+    }
     // Before the monitor can attach it.
     if client.stage.load(Relaxed) == IDLE && must_wait(shared) {
         *client.waits.lock() = Some(Instant::now());
@@ -288,12 +296,14 @@ pub fn release_independent(desk: &Desk, clients: &[Arc<Client>]) {
 }
 
 /// A FORK event: the child has what the parent has. Called by the parent's fault thread, with the
-/// batch drained, while the parent waits.
+/// batch drained. The parent goes on since the event was read.
 pub fn forked(shared: &Arc<Shared>, parent: &Arc<Proc>, uffd: Uffd) {
-    let lost = match parent.pid().and_then(|pid| procfs::read_memory(pid, "smaps").ok()) {
+    let regions = parent.regions.lock().clone();
+    let mut lost = match parent.pid().and_then(|pid| procfs::read_memory(pid, "smaps").ok()) {
         Some(text) => not_inherited(&text),
         None => parent.not_inherited.lock().clone(),
     };
+    lost.retain(|&(start, end)| regions.meets(start, end));
     let mut state = shared.lock();
     let (id, area) = state.core.forked(parent.id, (shared.budget.sizes.staging / 4096) as u32, true);
     shared.apply_effects(state);
@@ -303,11 +313,7 @@ pub fn forked(shared: &Arc<Shared>, parent: &Arc<Proc>, uffd: Uffd) {
         // Until its share is measured, all that it has counts as its parent's.
         shared.budget.doubled.fetch_add((core.present_pages(id) - before) * 4096, Relaxed);
     };
-    let mut at = 0;
-    for &(start, end) in lost.iter().chain([&(ADDRESSES, ADDRESSES)]) {
-        shared.in_parts(parent.id, PageRange::from_addresses(at, start), inherit);
-        at = end;
-    }
+    shared.in_parts(parent.id, PageRange::ALL, inherit);
     // The child's stub has no other page yet.
     uffd.probe_at(parent.beacon.load(Relaxed));
     let thread = if shared.room_for_paged() { FaultThread::make() } else { Err(room::full()) };
@@ -318,19 +324,12 @@ pub fn forked(shared: &Arc<Shared>, parent: &Arc<Proc>, uffd: Uffd) {
     let (known, now) = (parent.network.load(Relaxed), parent.pid().map_or(0, procfs::network));
     child.network.store(known, Relaxed);
     child.made_elsewhere.store(known != 0 && now != 0 && known != now, Relaxed);
+    child.unsure.store(!lost.is_empty(), Relaxed);
     *child.not_inherited.lock() = lost;
-    let regions = parent.regions.lock().clone();
-    *child.regions.lock() = regions;
-    let mut files = parent.files.lock().clone();
-    for &(start, end) in child.not_inherited.lock().iter() {
-        files.cut(start / 4096, end / 4096);
-    }
+    let files = parent.files.lock().clone();
     *child.files.lock() = files;
-    let mut had = child.regions.lock().clone();
-    for &(start, end) in child.not_inherited.lock().iter() {
-        had.cut(start, end);
-    }
-    *child.inherited.lock() = Some(Inherited { had, changes: Vec::new(), told: false });
+    *child.regions.lock() = regions.clone();
+    *child.inherited.lock() = Some(Inherited { had: regions, changes: Vec::new(), told: false });
     parent.newborn.lock().push(Arc::downgrade(&child));
     child.beacon.store(parent.beacon.load(Relaxed), Relaxed);
     let comm = parent.comm.lock().clone();
@@ -362,21 +361,68 @@ pub fn all_told(shared: &Shared, parent: &Proc) {
     shared.outbox.wake_control();
 }
 
-/// Whether a child, ready since that time, must wait until all changes of its parent before the
-/// fork are known.
-pub fn waits_for_parent(child: &Proc, ready: Instant) -> bool {
-    ready.elapsed() < PARENT_IS_THROUGH && child.inherited.lock().as_ref().is_some_and(|all| !all.told)
+/// A page that may not be the child's is touched before [`settle`]: a child without fork handlers.
+/// What its parent says of itself now counts.
+pub fn lacks(shared: &Shared, proc: &Proc, page: Page) {
+    let at = page.address();
+    if proc.not_inherited.lock().iter().any(|range| (range.0..range.1).contains(&at)) {
+        proc.files.lock().cut(page.0, page.0 + 1);
+        shared.in_parts(proc.id, PageRange { first: page, pages: 1 }, |core, part| core.disown(proc.id, part));
+    }
 }
 
-/// A fork child is known now: what its table says of ranges that it did not inherit, or has
-/// replaced since, must not be believed. What it inherited is still registered. False if it changes
-/// its address space all the time; an error if it cannot go on with right data.
-pub fn confirm(shared: &Arc<Shared>, proc: &Arc<Proc>, pid: i32) -> Result<bool, Broken> {
+/// The process of a child is known, and waits in its fork handler: what it has is found out before
+/// it changes anything. Its parent went on when the FORK event was read. So a change of the parent
+/// that is known now, of its address space or of what it gives to children, may be one from before
+/// the fork or from after it; and one from before may be known later. The child's own mappings
+/// decide. Called by the child's fault thread.
+fn settle(shared: &Arc<Shared>, proc: &Arc<Proc>, pid: i32) -> Result<(), Broken> {
+    let begun = Instant::now();
+    let told = || proc.inherited.lock().as_ref().is_none_or(|all| all.told);
+    while !told() && begun.elapsed() < TOLD_WITHIN && !proc.uffd.gone() {
+        std::thread::sleep(TOLD_POLL);
+    }
+    let Some(mut inherited) = proc.inherited.lock().take() else { return Ok(()) };
+    let lost = proc.not_inherited.lock().clone();
+    if inherited.changes.is_empty() && lost.is_empty() {
+        return Ok(());
+    }
+    // It has ended.
+    let Ok(text) = procfs::read_memory(pid, "smaps") else { return Ok(()) };
+    let registered: Ranges = memfit_os::maps::registered(&text).into_iter().collect();
+    let wiped = wiped_in_children(&text);
+    for &(start, end) in &lost {
+        inherited.had.cut(start, end);
+        registered.within(start, end).for_each(|(s, e)| inherited.had.add(s, e));
+    }
+    for &(start, end) in &wiped {
+        let range = PageRange::from_addresses(start, end);
+        shared.in_parts(proc.id, range, |core, part| core.disown(proc.id, part));
+        proc.files.lock().cut(start / 4096, end / 4096);
+    }
+    *proc.not_inherited.lock() = wiped;
+    proc.unsure.store(false, Relaxed);
+    let Inherited { changes, had, .. } = &inherited;
+    if !changes.is_empty() {
+        let pagemap =
+            Pagemap::open(pid).map_err(|error| Broken(format!("its memory cannot be looked at: {error}")))?;
+        let touched = |at, _| pagemap.is_present(at).unwrap_or(false);
+        let made = with_core(shared, |core| fork::apply_made(core, proc.id, changes, had, &registered, touched))?;
+        let made = changes.iter().zip(made).filter(|&(_, made)| made);
+        made.for_each(|(change, _)| proc.files.lock().change(*change));
+    }
+    Ok(())
+}
+
+/// A fork child is attached: what its table says of ranges that it did not inherit, or has replaced
+/// since, must not be believed. What it inherited is still registered. False if it changes its
+/// address space all the time.
+pub fn confirm(shared: &Arc<Shared>, proc: &Arc<Proc>, pid: i32) -> bool {
     for _ in 0..100 {
         let io = proc.io.lock();
-        let Ok(text) = procfs::read_memory(pid, "smaps") else { return Ok(false) };
+        let Ok(text) = procfs::read_memory(pid, "smaps") else { return false };
         if proc.removed.load(Relaxed) {
-            return Ok(false);
+            return false;
         }
         // An unread event would move or unmap what the table still has elsewhere.
         if proc.event_pending() {
@@ -385,15 +431,6 @@ pub fn confirm(shared: &Arc<Shared>, proc: &Arc<Proc>, pid: i32) -> Result<bool,
             continue;
         }
         let registered: Ranges = memfit_os::maps::registered(&text).into_iter().collect();
-        if let Some(inherited) = proc.inherited.lock().take().filter(|all| !all.changes.is_empty()) {
-            let pagemap =
-                Pagemap::open(pid).map_err(|error| Broken(format!("its memory cannot be looked at: {error}")))?;
-            let touched = |at, _| pagemap.is_present(at).unwrap_or(false);
-            let Inherited { changes, had, .. } = &inherited;
-            let made = with_core(shared, |core| fork::apply_made(core, proc.id, changes, had, &registered, touched))?;
-            let made = changes.iter().zip(made).filter(|&(_, made)| made);
-            made.for_each(|(change, _)| proc.files.lock().change(*change));
-        }
         let gaps = registered.gaps(0, ADDRESSES);
         for &(start, end) in &gaps {
             proc.files.lock().cut(start / 4096, end.div_ceil(4096));
@@ -407,7 +444,7 @@ pub fn confirm(shared: &Arc<Shared>, proc: &Arc<Proc>, pid: i32) -> Result<bool,
             own.cut(first * 4096, end * 4096);
         }
         *proc.regions.lock() = own;
-        return Ok(true);
+        return true;
     }
-    Ok(false)
+    false
 }

@@ -167,6 +167,8 @@ pub struct Proc {
     /// Ranges that its fork children do not inherit as they are, as last read from it or an
     /// ancestor.
     pub not_inherited: Lock<Vec<(u64, u64)>, { rank::NOT_INHERITED }>,
+    /// A fork child may have those of its parent, as they were at the fork: it is not known yet.
+    pub unsure: AtomicBool,
     /// Threads that bring back a part of a range of [`Proc::given`]: nothing is evicted or adopted
     /// meanwhile.
     pub giving: AtomicU32,
@@ -246,6 +248,7 @@ impl Proc {
             descriptors: Lock::default(),
             dontfork: Lock::default(),
             not_inherited: Lock::new(Vec::new()),
+            unsure: AtomicBool::new(false),
             giving: AtomicU32::new(0),
             given: Lock::default(),
             proof: Lock::new(None),

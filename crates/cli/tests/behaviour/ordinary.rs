@@ -140,6 +140,11 @@ fn memory_that_fork_children_do_not_get_from_the_moment_of_paging_on() {
 }
 
 #[test]
+fn parents_that_change_their_memory_just_after_a_fork() {
+    tool("ordinary_after_fork", include_str!("../workloads/after_fork.c"));
+}
+
+#[test]
 fn all_descriptors_closed() {
     tool("ordinary_closes", include_str!("../workloads/closes.c"));
 }

@@ -279,6 +279,12 @@ fn memory_that_fork_children_do_not_get() {
     same(&bench, "./program", FORKS);
 }
 
+#[test]
+fn parents_that_change_their_memory_just_after_a_fork() {
+    let Some(bench) = program("after_fork", include_str!("../workloads/after_fork.c")) else { return };
+    same(&bench, "./program", FORKS);
+}
+
 /// docs/stats.md has each key of the statistics, and no other.
 #[test]
 fn statistics_are_documented() {
