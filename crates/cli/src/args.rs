@@ -658,12 +658,13 @@ fn parse_background(text: &str) -> Result<Automatic, String> {
     }
     let seconds = text.strip_prefix("idle=").ok_or("write jobs, or idle=SECONDS")?.parse::<f64>();
     let seconds = seconds.ok().filter(|seconds| (1.0..=1e6).contains(seconds));
-    let idle = seconds.ok_or("the time is at least 1 second, such as idle=30")?;
+    let idle = seconds.ok_or("the time is from 1 to 1000000 seconds, such as idle=30")?;
     Ok(Automatic { jobs: false, idle: Some(Duration::from_secs_f64(idle)) })
 }
 
 fn parse_slowdown(text: &str) -> Result<f64, String> {
-    let percent = text.trim_end_matches('%').parse().ok().filter(|percent| (0.1..=10_000.0).contains(percent));
+    let percent =
+        text.strip_suffix('%').unwrap_or(text).parse().ok().filter(|percent| (0.1..=10_000.0).contains(percent));
     percent.ok_or_else(|| "it is a percentage from 0.1 to 10000, such as 10".into())
 }
 

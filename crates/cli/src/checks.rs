@@ -2,7 +2,7 @@
 
 mod limits;
 
-use crate::errors::describe;
+use crate::errors::{describe, RAISE_LIMIT};
 use crate::preload;
 use crate::size_parsing::human;
 use memfit_os::probe::{self, feature, MoveFailed, UffdAccess, UffdDenied};
@@ -26,7 +26,6 @@ const DESCRIPTORS_GOOD: u64 = 4096;
 const SWAP_FREE_GOOD: u64 = 1 << 30;
 
 const NO_DESCRIPTOR: &str = "no descriptor left";
-const RAISE_LIMIT: &str = "raise the limit of open descriptors: ulimit -n";
 const SETCAP_IS_OF_NO_USE: &str =
     "; a capability of memfit's file (setcap) does not help, since the programs do not have it";
 

@@ -7,10 +7,17 @@
 pub use memfit_os::describe;
 use memfit_os::exec::ExecError;
 use memfit_os::process::write_stderr;
+use memfit_os::proctree::no_descriptor;
 use std::ffi::OsStr;
 use std::fmt;
 use std::fs;
 use std::io;
+use std::path::Path;
+
+/// What to do when no descriptor is left.
+pub const RAISE_LIMIT: &str = "raise the limit of open descriptors: ulimit -n";
+/// What to do when the kernel starts no further process or thread.
+pub const RAISE_TASKS: &str = "raise ulimit -u or pids.max";
 
 /// Prints a line to standard error. If nobody can read that, memfit goes on.
 pub fn tell(text: &str) {
@@ -44,15 +51,30 @@ impl Failure {
 
     /// A system call of ours failed (1): `what` was tried.
     pub fn system(what: &str, error: &io::Error) -> Self {
-        Self::here(format!("cannot {what}: {}", describe(error)))
+        let next = if no_descriptor(error) { format!("; {RAISE_LIMIT}") } else { String::new() };
+        Self::here(format!("cannot {what}: {}{next}", describe(error)))
+    }
+
+    /// As [`Failure::system`], of a call that starts a process.
+    pub fn start(what: &str, error: &io::Error) -> Self {
+        match error.raw_os_error() {
+            Some(libc::EAGAIN) => Self::here(format!("cannot {what}: {}; {RAISE_TASKS}", describe(error))),
+            _ => Self::system(what, error),
+        }
     }
 
     /// The command could not be executed (126 or 127).
     pub fn command(program: &OsStr, error: ExecError) -> Self {
         let name = program.to_string_lossy();
+        let file = error.file.as_deref().unwrap_or(Path::new(program));
+        let shown = file.to_string_lossy();
         if error.is_not_found() {
+            if error.file.is_some() {
+                let message = format!("cannot execute {shown}: the interpreter that it names is missing; install that");
+                return Self { code: 127, message };
+            }
             let next = if name.contains('/') {
-                "there is no such file, or its interpreter is missing; check the path"
+                "there is no such file; check the path"
             } else {
                 "no directory of PATH has it; check the name, or give a path"
             };
@@ -60,7 +82,7 @@ impl Failure {
         }
         let reason = describe(&io::Error::from_raw_os_error(error.errno));
         let next = match error.errno {
-            libc::EACCES => return Self { code: 126, message: denied(&name, fs::metadata(program)) },
+            libc::EACCES => return Self { code: 126, message: denied(&shown, fs::metadata(file)) },
             libc::ENOEXEC => "; it is no program for this machine".into(),
             _ => String::new(),
         };
@@ -98,11 +120,18 @@ mod tests {
 
     #[test]
     fn command_failures_have_the_codes_of_a_shell() {
-        let failure = |name: &str, errno| Failure::command(OsStr::new(name), ExecError { errno });
+        let of = |name: &str, errno, file: Option<&str>| {
+            Failure::command(OsStr::new(name), ExecError { errno, file: file.map(Into::into) })
+        };
+        let failure = |name: &str, errno| of(name, errno, None);
         let not_found = failure("sl", libc::ENOENT);
         assert_eq!(not_found.code, 127);
         assert!(not_found.to_string().starts_with("memfit: command not found: sl: no directory of PATH"));
-        assert!(failure("./sl", libc::ENOENT).message.contains("interpreter"));
+        assert!(failure("./sl", libc::ENOENT).message.ends_with("there is no such file; check the path"));
+        let lacks = of("sl", libc::ENOENT, Some("/opt/sl"));
+        assert_eq!(lacks.code, 127);
+        assert!(lacks.message.starts_with("cannot execute /opt/sl: the interpreter"), "{lacks}");
+        assert!(of("sl", libc::EACCES, Some("/opt/sl")).message.ends_with("chmod +x /opt/sl"));
         let denied = failure("./data", libc::EACCES);
         assert_eq!(denied.code, 126);
         assert_eq!(

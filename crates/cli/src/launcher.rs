@@ -15,7 +15,7 @@
 //! launcher kills the tree before it prints anything about it: a program of the tree may hold the
 //! lock of the terminal.
 
-use crate::errors::{describe, tell, Failure};
+use crate::errors::{describe, tell, Failure, RAISE_TASKS};
 use crate::guard::Watch;
 use crate::messages::Messages;
 use crate::output::{OutputFile, RecordFile};
@@ -149,8 +149,8 @@ pub fn run(mut plan: Plan) -> Result<Ended, Failure> {
     if let Some(signal) = launcher.wait_until_ready()? {
         return Ok(Ended { code: 128 + signal, peak: None, wholly: false });
     }
-    let spawned = executable.spawn(&plan.inherited.signals);
-    let spawned = spawned.map_err(|error| Failure::system("start a process", &error))?;
+    let spawned = executable.spawn(&plan.inherited.state);
+    let spawned = spawned.map_err(|error| Failure::start("start a process", &error))?;
     let command = spawned.map_err(|error| Failure::command(&plan.command[0], error))?;
     // If the pager dies, the whole tree dies, because the pager holds most of its memory. When the
     // machine runs out of memory, the OOM killer should take a program instead.
@@ -266,8 +266,8 @@ impl Launcher {
             launcher_pid: std::process::id() as Pid,
         };
         let serve = plan.serve;
-        let pager = process::spawn_sharing_descriptors(c"memfit-pager", &plan.inherited.signals, move || serve(config))
-            .map_err(system("start the pager"))?;
+        let pager = process::spawn_sharing_descriptors(c"memfit-pager", &plan.inherited.state, move || serve(config))
+            .map_err(|error| Failure::start("start the pager", &error))?;
         Ok(Self {
             me: std::process::id() as Pid,
             pager,
@@ -432,8 +432,8 @@ impl Launcher {
                 stub: preload::file_name(&plan.stub),
                 fallback_dir: self.fallback_dir.clone(),
             };
-            let signals = &plan.inherited.signals;
-            let _ = process::spawn_sharing_descriptors(c"memfit-guard", signals, move || watch.run());
+            let state = &plan.inherited.state;
+            let _ = process::spawn_sharing_descriptors(c"memfit-guard", state, move || watch.run());
         }
         // The pager shares these and would keep the terminal and pipes of our caller open.
         process::detach_standard(&[0, 1, 2]);
@@ -484,6 +484,7 @@ impl Launcher {
             (None, None) => return Ok(()),
             (None, Some(end)) => {
                 let how = match end {
+                    Change::Exited(process::NO_THREAD) => format!("the kernel gives it no thread; {RAISE_TASKS}"),
                     Change::Exited(code) => format!("exit status {code}"),
                     Change::Killed(signal) | Change::Dumped(signal) | Change::Stopped(signal) => {
                         format!("signal {signal}")
@@ -648,7 +649,8 @@ impl Launcher {
     fn on_signal(&mut self, arrived: Arrived) {
         let Arrived { signal, from_process, sender, value } = arrived;
         let (Some(command), None) = (self.command, self.command_end) else {
-            if matches!(signal, libc::SIGTERM | libc::SIGINT | libc::SIGHUP | libc::SIGQUIT) {
+            // The command gets the timers that we inherited, but one can expire before it starts.
+            if matches!(signal, libc::SIGTERM | libc::SIGINT | libc::SIGHUP | libc::SIGQUIT | libc::SIGALRM) {
                 self.interrupted = Some(signal);
             }
             return;
@@ -656,12 +658,15 @@ impl Launcher {
         match signal {
             libc::SIGCHLD => {}
             libc::SIGCONT => self.continue_command(),
-            // When a terminal hangs up, the kernel signals only the leader of its session. The
-            // other processes get the signal when the leader ends.
-            libc::SIGHUP if !from_process && process::leads_session() => {
-                let _ = process::send_signal(command, signal, None);
+            _ if !from_process => {
+                // The probe has this signal, too. It would take the next one for one to the group.
+                self.had_the_group(signal);
+                // When a terminal hangs up, the kernel signals only the leader of its session. The
+                // other processes get the signal when the leader ends.
+                if signal == libc::SIGHUP && process::leads_session() {
+                    let _ = process::send_signal(command, signal, None);
+                }
             }
-            _ if !from_process => {}
             _ if self.had_the_group(signal) && self.in_our_group(command) => {}
             _ if sender != 0 && proctree::is_at_or_below(sender, self.me) => {}
             _ => {

@@ -32,7 +32,7 @@ const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
 pub fn find_stub() -> Result<PathBuf, Failure> {
     let places = match env::var_os(STUB_VARIABLE) {
         Some(path) => vec![PathBuf::from(path)],
-        None => installed_places(),
+        None => installed_places()?,
     };
     let found = places.iter().find(|place| place.is_file()).ok_or_else(|| {
         let places: Vec<_> = places.iter().map(|place| place.display().to_string()).collect();
@@ -51,11 +51,14 @@ pub fn file_name(stub: &Path) -> String {
     stub.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-fn installed_places() -> Vec<PathBuf> {
-    let program = env::current_exe().unwrap_or_default();
+fn installed_places() -> Result<Vec<PathBuf>, Failure> {
+    let program = env::current_exe().map_err(|error| {
+        let why = format!("the place of {FILE_NAME} is not known: {}", describe(&error));
+        Failure::here(format!("{why}; mount /proc, or set {STUB_VARIABLE} to its path"))
+    })?;
     let beside = program.parent().unwrap_or(Path::new("/"));
     let prefix = beside.parent().unwrap_or(Path::new("/"));
-    vec![beside.join(FILE_NAME), prefix.join("lib/memfit").join(FILE_NAME)]
+    Ok(vec![beside.join(FILE_NAME), prefix.join("lib/memfit").join(FILE_NAME)])
 }
 
 fn check_stub(path: &Path) -> Result<PathBuf, Failure> {

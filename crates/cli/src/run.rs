@@ -6,15 +6,15 @@ use crate::checks::{self, Check, Status};
 use crate::errors::{tell, Failure};
 use crate::launcher::{self, Plan};
 use crate::output::{distinct, OutputFile, RecordFile};
-use crate::preload::{self, FALLBACK_VARIABLE, SOCKET_VARIABLE};
+use crate::preload::{self, FALLBACK_VARIABLE, PID_VARIABLE, SOCKET_VARIABLE};
 use crate::size_parsing::{human, Size};
 use crate::{swap, Serve};
 use memfit_core::scheme::{Classes, Scheme};
 use memfit_os::exec::Executable;
 use memfit_os::limits::{self, CgroupLimit};
 use memfit_os::probe::{self, feature};
-use memfit_os::process::{self, InheritedDescriptors, InheritedSignals};
-use memfit_os::seqpacket;
+use memfit_os::process::{self, InheritedDescriptors, InheritedState};
+use memfit_os::{procfs, seqpacket};
 use memfit_pager::config::{Automatic, SwapChoice};
 use memfit_pager::places::{places, SwapPlace};
 use memfit_scheme::PRESETS;
@@ -42,8 +42,8 @@ const RAM_PERCENT: u64 = 75;
 
 /// What this process inherited from its parent and hands on to the command.
 pub struct Inherited {
-    /// Mask and dispositions.
-    pub signals: InheritedSignals,
+    /// Mask, dispositions and limit of descriptors.
+    pub state: InheritedState,
     /// Open files.
     pub descriptors: InheritedDescriptors,
 }
@@ -54,8 +54,8 @@ impl Inherited {
     /// # Errors
     /// When the system calls fail.
     pub fn note() -> Result<Self, Failure> {
-        let signals = InheritedSignals::note().map_err(|error| Failure::system("read the signal mask", &error))?;
-        Ok(Self { signals, descriptors: InheritedDescriptors::note() })
+        let state = InheritedState::note().map_err(|error| Failure::system("read the signal mask", &error))?;
+        Ok(Self { state, descriptors: InheritedDescriptors::note() })
     }
 }
 
@@ -64,24 +64,25 @@ impl Inherited {
 /// # Errors
 /// When the command could not be run, or the run had to be ended.
 pub fn run(args: &RunArgs, inherited: Inherited, serve: Serve) -> Result<i32, Failure> {
-    files_are_distinct(args)?;
-    let budget = Budget::choose(args.memory)?;
-    let swap_size = args.swap.size(budget.base_bytes)?;
-    let (swap_writes, endurance) = (args.swap.writes()?, args.swap.endurance()?);
     if outer_run_lives() {
         note(args, "joins the run that it is started in, whose budget holds; its own options are not used");
         tell_not_written(args, "this run joins another one; give the option to that one");
         return Err(execute(args, &inherited, env_with_stub()));
     }
+    files_are_distinct(args)?;
     let missing = checks::kernel().into_iter().find(|check| check.status == Status::Missing);
-    if let Some(check) = missing {
-        if !args.best_effort {
-            return Err(refusal(&check));
-        }
-        tell(&format!("runs the command unmanaged, without a budget: {}: {}", check.name, check.detail));
-        tell_not_written(args, "the command runs unmanaged");
-        return Err(execute(args, &inherited, env::vars_os().collect()));
+    if let Some(check) = missing.as_ref().filter(|_| args.best_effort) {
+        return Err(unmanaged(args, &inherited, check));
     }
+    // A wrong command line is told before what this machine lacks.
+    let budget = Budget::choose(args.memory)?;
+    let swap_size = args.swap.size(budget.base_bytes)?;
+    let (swap_writes, endurance) = (args.swap.writes()?, args.swap.endurance()?);
+    if let Some(check) = missing {
+        return Err(refusal(&check));
+    }
+    // The pager fills our descriptor table.
+    inherited.state.raise_descriptor_limit();
     let swap = swap::choose(&args.swap.places, args.swap.overwrite)?;
     if let SwapChoice::Paths(paths) = &swap {
         paths.iter().filter_map(|path| swap::remote(path)).for_each(|text| note(args, &text));
@@ -99,7 +100,7 @@ pub fn run(args: &RunArgs, inherited: Inherited, serve: Serve) -> Result<i32, Fa
     };
     let turn_ms = args.shortage.turn_ms(&scheme);
     tell_setup(args, &budget, &swap, &places(&swap, swap_size, scheme.swap_format.kind));
-    let signals = inherited.signals;
+    let state = inherited.state;
     let ended = launcher::run(Plan {
         budget_bytes: budget.bytes,
         scheme,
@@ -127,10 +128,17 @@ pub fn run(args: &RunArgs, inherited: Inherited, serve: Serve) -> Result<i32, Fa
     })?;
     if let Some(advice) = advice.filter(|_| ended.wholly) {
         // Advice can take a while, and no command is left to forward signals to.
-        signals.restore_mask();
+        state.restore_mask();
         advice.tell(ended.peak);
     }
     Ok(ended.code)
+}
+
+/// Replaces this process by the command, without a budget; gives the failure.
+fn unmanaged(args: &RunArgs, inherited: &Inherited, check: &Check) -> Failure {
+    tell(&format!("runs the command unmanaged, without a budget: {}: {}", check.name, check.detail));
+    tell_not_written(args, "the command runs unmanaged");
+    execute(args, inherited, env::vars_os().collect())
 }
 
 /// No output replaces another one, or what the run needs.
@@ -157,7 +165,7 @@ struct Budget {
 impl Budget {
     fn choose(option: Option<Size>) -> Result<Self, Failure> {
         let ram_bytes = limits::total_ram_bytes()
-            .ok_or_else(|| Failure::here("the amount of RAM cannot be read from /proc/meminfo; is /proc mounted?"))?;
+            .ok_or_else(|| Failure::here("the kernel does not tell the amount of RAM; is /proc mounted?"))?;
         let default = option.is_none();
         let code_used = if default { memfit_os::memory::code_bytes() / 100 * CODE_USED_PERCENT } else { 0 };
         Self::from(option, ram_bytes, limits::cgroup_limit(), code_used)
@@ -298,11 +306,15 @@ fn refusal(check: &Check) -> Failure {
 /// Whether this process belongs to the tree of a pager that still listens.
 fn outer_run_lives() -> bool {
     let Some(name) = env::var(SOCKET_VARIABLE).ok().filter(|name| !name.is_empty()) else { return false };
+    let launcher_lives = || {
+        let user = env::var(PID_VARIABLE).ok().and_then(|pid| procfs::user(pid.parse().ok()?));
+        user.is_some_and(process::is_root_or_own)
+    };
     let lives = |connected: io::Result<OwnedFd>| match connected {
         // As for the stub: any user can bind the name of a pager that has ended.
         Ok(socket) => seqpacket::peer(socket.as_fd()).is_ok_and(|(uid, _)| process::is_root_or_own(uid)),
-        // The pager's queue is full: it lives.
-        Err(error) => error.kind() == io::ErrorKind::WouldBlock,
+        // The queue is full: the pager's, or that of another user who has taken the name.
+        Err(error) => error.kind() == io::ErrorKind::WouldBlock && launcher_lives(),
     };
     // In another network namespace the abstract name is unknown.
     let by_path = || env::var_os(FALLBACK_VARIABLE).map(|place| seqpacket::connect_at(&Path::new(&place).join("s")));
@@ -321,7 +333,7 @@ fn env_with_stub() -> Vec<(OsString, OsString)> {
 /// Replaces this process by the command; gives the failure.
 fn execute(args: &RunArgs, inherited: &Inherited, environment: Vec<(OsString, OsString)>) -> Failure {
     match Executable::new(&args.command, environment, env::var_os("PATH").as_deref()) {
-        Ok(executable) => Failure::command(&args.command[0], executable.execute(&inherited.signals)),
+        Ok(executable) => Failure::command(&args.command[0], executable.execute(&inherited.state)),
         Err(error) => Failure::system("prepare the command", &error),
     }
 }

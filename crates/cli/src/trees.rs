@@ -16,6 +16,7 @@ use memfit_os::{process, procfs, seqpacket};
 use memfit_pager::config::{Order, Told};
 use memfit_stats::Stats;
 use serde::de::DeserializeOwned;
+use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
@@ -45,13 +46,14 @@ impl Question {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Tree {
     socket_name: String,
+    inode: u64,
 }
 
 #[cfg(test)]
 impl Tree {
     /// A tree that is not running.
     pub fn of_launcher(pid: u32) -> Self {
-        Tree { socket_name: format!("memfit-0-{pid}-0") }
+        Tree { socket_name: format!("memfit-0-{pid}-0"), inode: 0 }
     }
 }
 
@@ -62,8 +64,7 @@ impl Tree {
 pub fn running() -> Result<Vec<Tree>, Failure> {
     let sockets = procfs::read_text("/proc/net/unix")
         .map_err(|error| Failure::system("read the list of sockets, /proc/net/unix", &error))?;
-    let names = socket_names(&sockets, process::effective_uid());
-    Ok(names.into_iter().map(|socket_name| Tree { socket_name }).collect())
+    Ok(listed(&sockets, process::effective_uid()))
 }
 
 impl Tree {
@@ -85,6 +86,7 @@ impl Tree {
     fn send(&self, packet: &[u8]) -> io::Result<Option<OwnedFd>> {
         let socket = match seqpacket::connect_abstract(&self.socket_name) {
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && !self.is_ours() => return Ok(None),
             other => other?,
         };
         // Any user can bind such a name: only answers of our own user count.
@@ -95,6 +97,16 @@ impl Tree {
             Err(error) if ended(&error) => Ok(None),
             other => other.map(|()| Some(socket)),
         }
+    }
+
+    /// Whether a launcher of our user has the socket. Any user can bind such a name, and a listener
+    /// with a full queue tells nobody whose it is.
+    fn is_ours(&self) -> bool {
+        let Ok(pid) = self.pid().parse() else { return false };
+        let socket = format!("socket:[{}]", self.inode);
+        let is_socket = |entry: fs::DirEntry| fs::read_link(entry.path()).is_ok_and(|to| to.as_os_str() == &*socket);
+        procfs::user(pid) == Some(process::effective_uid())
+            && fs::read_dir(format!("/proc/{pid}/fd")).is_ok_and(|all| all.flatten().any(is_socket))
     }
 
     /// Asks, and waits for the answer for [`ANSWER_TIMEOUT`] at most; `None` as for [`Tree::ask`].
@@ -152,26 +164,28 @@ fn ended(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe)
 }
 
-/// Names of listening pagers of `uid` in `/proc/net/unix`, sorted, each once.
-fn socket_names(table: &str, uid: u32) -> Vec<String> {
+/// Listening pagers of `uid` in `/proc/net/unix`, sorted, each name once.
+fn listed(table: &str, uid: u32) -> Vec<Tree> {
     let prefix = format!("@memfit-{uid}-");
     // Num RefCount Protocol Flags Type St Inode Path; the flag is that of a listener, type 5 is
     // SOCK_SEQPACKET.
-    let name = |line: &str| {
+    let tree = |line: &str| {
         let mut fields = line.split_ascii_whitespace();
         let (flags, kind) = (fields.nth(3)?, fields.next()?);
-        let path = fields.nth(2)?;
-        (flags == "00010000" && kind == "0005" && path.starts_with(&prefix)).then(|| path[1..].to_owned())
+        let (inode, path) = (fields.nth(1)?.parse().ok()?, fields.next()?);
+        let is_one = flags == "00010000" && kind == "0005" && path.starts_with(&prefix);
+        is_one.then(|| Tree { socket_name: path[1..].to_owned(), inode })
     };
-    let mut names: Vec<String> = table.lines().filter_map(name).collect();
-    names.sort_unstable();
-    names.dedup();
-    names
+    let mut trees: Vec<Tree> = table.lines().filter_map(tree).collect();
+    trees.sort_unstable();
+    trees.dedup_by(|one, other| one.socket_name == other.socket_name);
+    trees
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::AsRawFd;
 
     #[test]
     fn finds_only_listening_pagers_of_the_user() {
@@ -185,14 +199,34 @@ Num       RefCount Protocol Flags    Type St Inode Path
 0000000000000000: 00000002 00000000 00010000 0005 01 106 @memfit-7-41-00
 0000000000000000: 00000003 00000000 00000000 0001 03 107
 ";
-        assert_eq!(socket_names(table, 7), ["memfit-7-41-00", "memfit-7-42-ab"]);
-        assert!(socket_names("", 7).is_empty());
-        assert_eq!(Tree { socket_name: "memfit-7-41-00".into() }.pid(), "41");
+        let tree = |name: &str, inode| Tree { socket_name: name.into(), inode };
+        assert_eq!(listed(table, 7), [tree("memfit-7-41-00", 106), tree("memfit-7-42-ab", 101)]);
+        assert!(listed("", 7).is_empty());
+        assert_eq!(listed(table, 7)[0].pid(), "41");
+    }
+
+    #[test]
+    fn a_full_queue_is_only_told_of_a_socket_of_the_launcher() {
+        let uid = process::effective_uid();
+        let full = |launcher: u32| {
+            let name = format!("memfit-{uid}-{launcher}-full");
+            let listener = seqpacket::listen_abstract(&name).unwrap();
+            seqpacket::set_backlog(listener.as_raw_fd(), 0);
+            let waits = seqpacket::connect_abstract(&name).unwrap();
+            let tree = running().unwrap().into_iter().find(|tree| tree.socket_name == name).unwrap();
+            let asked = tree.ask(Question::Brief).map_err(|error| error.kind());
+            drop((listener, waits));
+            asked.map(|socket| socket.is_some())
+        };
+        assert_eq!(full(std::process::id()), Err(io::ErrorKind::WouldBlock));
+        // No process has this number, or one without this socket.
+        assert_eq!(full(1 << 30), Ok(false));
+        assert_eq!(full(std::os::unix::process::parent_id()), Ok(false));
     }
 
     #[test]
     fn a_name_that_nobody_has_is_a_tree_that_ended() {
-        let tree = Tree { socket_name: format!("memfit-0-{}-none", std::process::id()) };
+        let tree = Tree { socket_name: format!("memfit-0-{}-none", std::process::id()), inode: 0 };
         assert!(tree.ask(Question::Brief).unwrap().is_none());
         assert!(tree.ask_and_wait::<Stats>(Question::All).unwrap().is_none());
     }

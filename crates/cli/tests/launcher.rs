@@ -60,12 +60,15 @@ const TESTS: &[(&str, fn())] = &[
     ("pager_that_cannot_start", pager_that_cannot_start),
     ("pager_that_dies_at_start", pager_that_dies_at_start),
     ("pager_death_kills_the_tree", pager_death_kills_the_tree),
+    ("a_full_table_of_descriptors_hinders_nothing", a_full_table_of_descriptors_hinders_nothing),
     ("fatal_kills_the_tree", fatal_kills_the_tree),
     ("failed_runs_have_statistics", failed_runs_have_statistics),
     ("pager_end_after_the_command", pager_end_after_the_command),
     ("warnings_are_bounded", warnings_are_bounded),
     ("signals_reach_the_command_once", signals_reach_the_command_once),
     ("signals_to_the_group_arrive_once", signals_to_the_group_arrive_once),
+    ("a_signal_after_one_of_the_terminal_arrives", a_signal_after_one_of_the_terminal_arrives),
+    ("timers_are_those_of_the_command", timers_are_those_of_the_command),
     ("timeout_of_the_group", timeout_of_the_group),
     ("a_command_that_kills_its_group", a_command_that_kills_its_group),
     ("inherited_state", inherited_state),
@@ -77,6 +80,7 @@ const TESTS: &[(&str, fn())] = &[
     ("guard_outlives_the_launcher", guard_outlives_the_launcher),
     ("former_children_are_spared", former_children_are_spared),
     ("nested_runs_join", nested_runs_join),
+    ("nested_runs_use_no_option", nested_runs_use_no_option),
     ("stat_asks_the_pager", stat_asks_the_pager),
     ("terminal_stop_and_continue", terminal_stop_and_continue),
 ];
@@ -98,6 +102,12 @@ fn fake_pager(config: Config) -> ! {
         let Ok(Some(packet)) = seqpacket::receive(socket.as_fd()) else { continue };
         match (serde_json::from_slice::<ToPager>(&packet.bytes).unwrap(), kind.as_str()) {
             (ToPager::Started { .. }, "dies") => {
+                wait_for_flag();
+                process::exit_now(9)
+            }
+            (ToPager::Started { .. }, "fills") => {
+                // In the common table: far more than the user's soft limit.
+                (0..200).for_each(|_| std::mem::forget(socket.try_clone().unwrap()));
                 wait_for_flag();
                 process::exit_now(9)
             }
@@ -337,6 +347,24 @@ fn pager_death_kills_the_tree() {
     assert!(!alive(&sleeper));
 }
 
+/// The pager has filled the table beyond the soft limit of the user, which the command has.
+fn a_full_table_of_descriptors_hinders_nothing() {
+    let script = "ulimit -Sn; sleep 100 & echo $!; : >$FAKE_FLAG; wait";
+    let mut few = memfit("fills", &[]);
+    few = {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "ulimit -Sn 64; exec \"$0\" \"$@\""]).arg(few.get_program());
+        shell.args(["run", "--", "sh", "-c", script]);
+        shell.envs(few.get_envs().filter_map(|(name, value)| Some((name, value?)))).env_remove("MEMFIT_SOCKET");
+        shell
+    };
+    let (code, out, err) = output(&mut few);
+    let lines: Vec<_> = out.lines().collect();
+    assert_eq!((code, lines[0]), (Some(1), "64"), "{err}");
+    assert!(err.contains("the pager died") && !err.contains("could not kill"), "{err}");
+    assert!(!alive(lines[1]), "{err}");
+}
+
 fn fatal_kills_the_tree() {
     let (code, out, err) = shell("fatal", &[], "sleep 100 & echo $!; : >$FAKE_FLAG; wait");
     assert_eq!((code, err.as_str()), (Some(1), "memfit: page 5 was lost\n"));
@@ -428,6 +456,57 @@ fn signals_to_the_group_arrive_once() {
             assert_eq!(run.wait().unwrap().code(), Some(3), "{context}");
         }
     }
+}
+
+/// Ctrl-C reaches all of the group. What is sent to the launcher alone after it does not.
+fn a_signal_after_one_of_the_terminal_arrives() {
+    if Command::new("script").arg("--version").output().is_err() {
+        return skip("a_signal_after_one_of_the_terminal_arrives", "there is no script(1)");
+    }
+    let count = "n=0; trap 'n=$((n+1)); echo got $n' INT; trap 'exit 0' USR1; echo pid $MEMFIT_PID; while :; do sleep 0.01; done";
+    let file = scratch("count");
+    fs::write(&file, count).unwrap();
+    let mut terminal = Command::new("script");
+    let line = format!("exec {} run -q -- sh {file}", std::env::current_exe().unwrap().display());
+    terminal.args(["-qec", &line, "/dev/null"]).env("FAKE_PAGER", "good").env("MEMFIT_STUB", harmless_stub());
+    let mut terminal = terminal.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut keys = terminal.stdin.take().unwrap();
+    let mut lines = BufReader::new(terminal.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let mut next = |word: &str| {
+        let line = lines.find(|line| line.contains(word)).unwrap_or_else(|| panic!("no {word}"));
+        line[line.find(word).unwrap() + word.len()..].trim().to_owned()
+    };
+    let launcher = next("pid ").parse().unwrap();
+    keys.write_all(b"\x03").unwrap();
+    assert_eq!(next("got "), "1");
+    // The launcher may get the signal later than the command.
+    std::thread::sleep(Duration::from_millis(100));
+    process::send_signal(launcher, libc::SIGINT, None).unwrap();
+    process::send_signal(launcher, libc::SIGWINCH, None).unwrap();
+    std::thread::spawn(move || {
+        // Without the signal the command would run for ever, and nobody would print a line.
+        std::thread::sleep(Duration::from_secs(20));
+        let _ = process::send_signal(launcher, libc::SIGUSR1, None);
+    });
+    assert_eq!(next("got "), "2");
+    process::send_signal(launcher, libc::SIGUSR1, None).unwrap();
+    terminal.wait().unwrap();
+    fs::remove_file(file).unwrap();
+}
+
+/// `perl -e 'alarm N; exec @ARGV'` limits the time of a program.
+fn timers_are_those_of_the_command() {
+    let exe = std::env::current_exe().unwrap();
+    let run = |script: &str| {
+        let mut command = Command::new("perl");
+        command.args(["-e", "alarm 1; exec @ARGV"]).arg(&exe).args(["run", "-q", "--", "sh", "-c", script]);
+        command.env("FAKE_PAGER", "good").env("MEMFIT_STUB", harmless_stub()).env_remove("MEMFIT_SOCKET");
+        output(&mut command)
+    };
+    let (code, _, err) = run("exec sleep 100");
+    assert_eq!(code, Some(128 + libc::SIGALRM), "{err}");
+    let (code, out, err) = run("exec perl -e 'alarm 0; sleep 2; print \"none\"'");
+    assert_eq!((code, out.as_str()), (Some(0), "none"), "the command can stop it: {err}");
 }
 
 /// As timeout(1) does: it signals its child and then its whole group, so the command gets the
@@ -579,6 +658,13 @@ fn nested_runs_join() {
     let lines: Vec<_> = out.lines().collect();
     assert_eq!(lines[0], lines[1], "the same pager, and no process in between");
     assert!(err.contains("memfit: joins the run that it is started in"), "{err}");
+}
+
+fn nested_runs_use_no_option() {
+    let exe = std::env::current_exe().unwrap();
+    let inner = format!("{} run -q -m 1M -s nosuch --swap /nonexistent -- true", exe.display());
+    let (code, _, err) = shell("good", &["-q"], &inner);
+    assert_eq!(code, Some(0), "{err}");
 }
 
 fn stat_asks_the_pager() {

@@ -3,13 +3,14 @@
 //!
 //! Everything that allocates memory is done before the fork.
 
-use crate::process::{exit_now, InheritedSignals, Pid};
+use crate::process::{exit_now, InheritedState, Pid, Timers};
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
 use std::ptr;
 
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
@@ -20,17 +21,40 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
 }
 
 /// Why a command could not be executed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExecError {
     /// The `errno` of the most informative attempt.
     pub errno: i32,
+    /// The file of that attempt, if it is there.
+    pub file: Option<PathBuf>,
 }
 
 impl ExecError {
     /// Whether there is no such command (as opposed to one that cannot run).
     #[must_use]
-    pub fn is_not_found(self) -> bool {
+    pub fn is_not_found(&self) -> bool {
         matches!(self.errno, libc::ENOENT | libc::ENOTDIR)
+    }
+}
+
+/// An attempt that failed: its `errno`, and the number of the candidate if that file is there.
+#[derive(Clone, Copy)]
+struct Failed {
+    errno: i32,
+    candidate: Option<usize>,
+}
+
+impl Failed {
+    const BYTES: usize = 8;
+
+    fn to_bytes(self) -> [u8; Self::BYTES] {
+        let candidate = self.candidate.map_or(-1, |candidate| candidate as i32);
+        (u64::from(self.errno as u32) << 32 | u64::from(candidate as u32)).to_ne_bytes()
+    }
+
+    fn from_bytes(bytes: [u8; Self::BYTES]) -> Failed {
+        let both = u64::from_ne_bytes(bytes);
+        Failed { errno: (both >> 32) as i32, candidate: usize::try_from(both as i32).ok() }
     }
 }
 
@@ -38,6 +62,8 @@ impl ExecError {
 pub struct Executable {
     /// Files to try, in the order of PATH.
     candidates: Vec<CString>,
+    /// They are in directories of PATH.
+    searched: bool,
     argv: Vec<CString>,
     envp: Vec<CString>,
 }
@@ -82,25 +108,32 @@ impl Executable {
             Ok(CString::new(name.into_vec())?)
         };
         let envp = environment.into_iter().map(variable).collect::<io::Result<_>>()?;
-        Ok(Self { candidates: candidates(program, path)?, argv, envp })
+        let searched = !program.as_bytes().contains(&b'/');
+        Ok(Self { candidates: candidates(program, path)?, searched, argv, envp })
+    }
+
+    fn error(&self, failed: Failed) -> ExecError {
+        let file = failed.candidate.and_then(|candidate| self.candidates.get(candidate));
+        ExecError { errno: failed.errno, file: file.map(|file| OsStr::from_bytes(file.to_bytes()).into()) }
     }
 
     /// Replaces this process. Returns only on failure.
     #[must_use]
-    pub fn execute(&self, inherited: &InheritedSignals) -> ExecError {
+    pub fn execute(&self, inherited: &InheritedState) -> ExecError {
         inherited.restore();
-        self.prepare().execute()
+        self.error(self.prepare().execute())
     }
 
-    /// Starts the command in a child, in the same process group and with the inherited signals. The
-    /// kernel kills the command when this thread ends first: a command that has not said hello yet
-    /// is known to no other process.
+    /// Starts the command in a child, in the same process group, with the inherited state and with
+    /// the timers of this process, as if this process had become the command. The kernel kills the
+    /// command when this thread ends first: a command that has not said hello yet is known to no
+    /// other process.
     ///
     /// The outer error is memfit's (no process, no pipe), the inner one that of the command.
     ///
     /// # Errors
     /// As `fork` and `pipe2` give them.
-    pub fn spawn(&self, inherited: &InheritedSignals) -> io::Result<Result<Pid, ExecError>> {
+    pub fn spawn(&self, inherited: &InheritedState) -> io::Result<Result<Pid, ExecError>> {
         let prepared = self.prepare();
         let mut ends = [0; 2];
         // SAFETY: the array is valid for two descriptors.
@@ -109,6 +142,7 @@ impl Executable {
         let (reader, writer) = unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) };
         // SAFETY: no arguments; it cannot fail.
         let parent = unsafe { libc::getpid() };
+        let timers = Timers::take();
         // SAFETY: the child only makes async-signal-safe calls and allocates nothing.
         let pid = check(unsafe { libc::fork() })?;
         if pid == 0 {
@@ -120,19 +154,20 @@ impl Executable {
                 }
             }
             inherited.restore();
-            let error = prepared.execute().errno.to_ne_bytes();
-            // SAFETY: the buffer is valid. A write of four bytes into an empty pipe is never
+            timers.start();
+            let error = prepared.execute().to_bytes();
+            // SAFETY: the buffer is valid. A write of eight bytes into an empty pipe is never
             // partial.
             unsafe { libc::write(writer.as_raw_fd(), error.as_ptr().cast(), error.len()) };
             exit_now(127);
         }
         drop(writer);
-        let mut error = [0; 4];
+        let mut error = [0; Failed::BYTES];
         let count = io::Read::read(&mut fs::File::from(reader), &mut error)?;
         if count == error.len() {
             // SAFETY: reaps the child, which is about to end; a null status is allowed.
             unsafe { libc::waitpid(pid, ptr::null_mut(), 0) };
-            return Ok(Err(ExecError { errno: i32::from_ne_bytes(error) }));
+            return Ok(Err(self.error(Failed::from_bytes(error))));
         }
         Ok(Ok(pid))
     }
@@ -147,6 +182,7 @@ impl Executable {
             .collect();
         Prepared {
             candidates: &self.candidates,
+            searched: self.searched,
             scripts,
             argv: Pointers::new(self.argv.iter().map(CString::as_c_str)),
             envp: Pointers::new(self.envp.iter().map(CString::as_c_str)),
@@ -184,8 +220,56 @@ fn goes_on(errno: i32) -> bool {
     matches!(errno, libc::ENOENT | libc::ENOTDIR | libc::EACCES | libc::ESTALE | libc::ENODEV | libc::ETIMEDOUT)
 }
 
+/// How much a failed attempt says about why the command does not run. A directory of PATH that may
+/// not be searched says nothing.
+fn weight(errno: i32, is_there: bool) -> u8 {
+    match (errno, is_there) {
+        (libc::EACCES, true) => 3,
+        (libc::EACCES | libc::ENOENT | libc::ENOTDIR, false) => 0,
+        // Its interpreter is missing.
+        (libc::ENOENT | libc::ENOTDIR, true) => 1,
+        _ => 2,
+    }
+}
+
+fn last_errno() -> i32 {
+    io::Error::last_os_error().raw_os_error().unwrap_or(0)
+}
+
+/// Async-signal-safe.
+fn is_there(file: &CStr) -> bool {
+    // SAFETY: all zeros is a valid value of this struct of numbers.
+    let mut found: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: a NUL-terminated path and a struct that is valid for writing.
+    unsafe { libc::stat(file.as_ptr(), &mut found) == 0 }
+}
+
+/// Whether a shell may run this file, for which the kernel knows no format: a program for another
+/// machine is no script. bash decides like this. Async-signal-safe.
+fn is_script(file: &CStr) -> bool {
+    let mut head = [0; 128];
+    // SAFETY: a NUL-terminated path; the buffer is valid for its length; the descriptor is closed
+    // once.
+    let count = unsafe {
+        let fd = libc::open(file.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK);
+        if fd == -1 {
+            return true; // The shell says why.
+        }
+        let count = libc::read(fd, head.as_mut_ptr().cast(), head.len());
+        libc::close(fd);
+        count
+    };
+    looks_like_script(&head[..count.max(0) as usize])
+}
+
+fn looks_like_script(head: &[u8]) -> bool {
+    let mut first_line = head.iter().take_while(|byte| **byte != b'\n');
+    !head.starts_with(b"\x7fELF") && first_line.all(|byte| *byte != 0)
+}
+
 struct Prepared<'a> {
     candidates: &'a [CString],
+    searched: bool,
     /// For each candidate, the arguments of a shell that runs it as a script.
     scripts: Vec<Pointers>,
     argv: Pointers,
@@ -194,26 +278,35 @@ struct Prepared<'a> {
 
 impl Prepared<'_> {
     /// Tries the candidates like `execvp`. Async-signal-safe.
-    fn execute(&self) -> ExecError {
-        let mut worst = libc::ENOENT;
-        for (file, script) in self.candidates.iter().zip(&self.scripts) {
-            // SAFETY: all arrays end with NULL and point to strings owned by the `Executable`
-            // behind `self`.
-            unsafe { libc::execve(file.as_ptr(), self.argv.0.as_ptr(), self.envp.0.as_ptr()) };
-            let mut errno = io::Error::last_os_error().raw_os_error().unwrap_or(0);
-            if errno == libc::ENOEXEC {
-                // A script without `#!`. SAFETY: as above; the first word is a constant.
-                unsafe { libc::execve(c"/bin/sh".as_ptr(), script.0.as_ptr(), self.envp.0.as_ptr()) };
-                errno = io::Error::last_os_error().raw_os_error().unwrap_or(0);
-            }
+    fn execute(&self) -> Failed {
+        let (mut worst, mut heaviest) = (Failed { errno: libc::ENOENT, candidate: None }, 0);
+        for (number, (file, script)) in self.candidates.iter().zip(&self.scripts).enumerate() {
+            let errno = self.attempt(file, script);
+            let is_there = is_there(file);
+            let failed = Failed { errno, candidate: is_there.then_some(number) };
             if !goes_on(errno) {
-                return ExecError { errno };
+                return failed;
             }
-            if errno == libc::EACCES || worst != libc::EACCES && !(ExecError { errno }).is_not_found() {
-                worst = errno;
+            let weight = weight(errno, is_there || !self.searched);
+            if weight > heaviest {
+                (worst, heaviest) = (failed, weight);
             }
         }
-        ExecError { errno: worst }
+        worst
+    }
+
+    /// Tries one; gives its `errno`.
+    fn attempt(&self, file: &CStr, script: &Pointers) -> i32 {
+        // SAFETY: all arrays end with NULL and point to strings owned by the `Executable` behind
+        // `self`.
+        unsafe { libc::execve(file.as_ptr(), self.argv.0.as_ptr(), self.envp.0.as_ptr()) };
+        let errno = last_errno();
+        if errno != libc::ENOEXEC || !is_script(file) {
+            return errno;
+        }
+        // A script without `#!`. SAFETY: as above; the first word is a constant.
+        unsafe { libc::execve(c"/bin/sh".as_ptr(), script.0.as_ptr(), self.envp.0.as_ptr()) };
+        last_errno()
     }
 }
 
@@ -280,12 +373,32 @@ mod tests {
 
     #[test]
     fn exec_failures_are_told_apart() {
-        let signals = InheritedSignals::note().unwrap();
+        let signals = InheritedState::note().unwrap();
         let run = |program: &str| Executable::new(&[program.into()], [], Some(OsStr::new("/nonexistent"))).unwrap();
         let error = run("memfit-no-such-command").spawn(&signals).unwrap().unwrap_err();
         assert!(error.is_not_found());
         let error = run("/proc/self/status").spawn(&signals).unwrap().unwrap_err();
         assert_eq!(error.errno, libc::EACCES);
         assert!(!error.is_not_found());
+    }
+
+    #[test]
+    fn a_program_for_another_machine_is_no_script() {
+        for script in [&b""[..], b"echo x\n", b"echo \xff\n\0\0"] {
+            assert!(looks_like_script(script), "{script:?}");
+        }
+        assert!(!looks_like_script(b"\x7fELF\n") && !looks_like_script(b"MZ\x90\0\x03\n"));
+    }
+
+    #[test]
+    fn the_attempt_that_says_most_is_told() {
+        assert!(weight(libc::EACCES, true) > weight(libc::ETIMEDOUT, false));
+        assert!(weight(libc::ETIMEDOUT, false) > weight(libc::ENOENT, true));
+        assert!(weight(libc::ENOENT, true) > 0, "an interpreter is missing");
+        assert_eq!([libc::EACCES, libc::ENOENT, libc::ENOTDIR].map(|errno| weight(errno, false)), [0; 3]);
+        for candidate in [None, Some(0), Some(7)] {
+            let back = Failed::from_bytes(Failed { errno: 13, candidate }.to_bytes());
+            assert_eq!((back.errno, back.candidate), (13, candidate));
+        }
     }
 }

@@ -33,10 +33,20 @@ pub struct CgroupLimit {
     pub source: PathBuf,
 }
 
-/// RAM of the machine in bytes, from `MemTotal` of `/proc/meminfo`; `None` if that cannot be read.
+/// RAM of the machine in bytes: `MemTotal` of `/proc/meminfo`, which in some containers shows their
+/// share, or else what the kernel tells; a `/proc` mounted with `subset=pid` has no such file.
 #[must_use]
 pub fn total_ram_bytes() -> Option<u64> {
-    meminfo_bytes(&fs::read_to_string("/proc/meminfo").ok()?, "MemTotal")
+    let meminfo = fs::read_to_string("/proc/meminfo").ok();
+    meminfo.and_then(|text| meminfo_bytes(&text, "MemTotal")).or_else(ram_of_the_kernel)
+}
+
+fn ram_of_the_kernel() -> Option<u64> {
+    // SAFETY: all zeros is a valid value of this struct of numbers.
+    let mut info: libc::sysinfo = unsafe { std::mem::zeroed() };
+    // SAFETY: valid for writing.
+    let told = unsafe { libc::sysinfo(&mut info) } == 0;
+    told.then(|| info.totalram * u64::from(info.mem_unit))
 }
 
 /// Memory that programs can have without swapping, bytes: `MemAvailable` of `/proc/meminfo`.
@@ -412,5 +422,6 @@ mod tests {
         assert_eq!(meminfo_bytes(text, "HugePages_Total"), Some(3));
         assert_eq!(meminfo_bytes(text, "SwapTotal"), None);
         assert!(total_ram_bytes().unwrap() > 1 << 20);
+        assert!(ram_of_the_kernel().unwrap() > 1 << 20);
     }
 }

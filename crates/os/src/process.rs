@@ -75,8 +75,12 @@ pub fn random_bytes<const N: usize>() -> io::Result<[u8; N]> {
     Ok(bytes)
 }
 
+/// Exit status of a child of [`spawn_sharing_descriptors`] for which there is no thread.
+pub const NO_THREAD: i32 = 71;
+
 /// Clones this process with a *shared descriptor table* (everything else is copied) and runs `body`
-/// in the child; the child ends with status 1 if that returns.
+/// in the child; the child ends with status 1 if that returns, and with [`NO_THREAD`] if it cannot
+/// begin.
 ///
 /// The raw clone leaves glibc's cached id of the child's main thread stale, so `body` runs in a new
 /// thread of the child while the main one waits. The child leads a session of its own, so that no
@@ -88,7 +92,7 @@ pub fn random_bytes<const N: usize>() -> io::Result<[u8; N]> {
 /// for ever), or as `clone` and `/proc` give them.
 pub fn spawn_sharing_descriptors(
     name: &CStr,
-    inherited: &InheritedSignals,
+    inherited: &InheritedState,
     body: impl FnOnce() + Send + 'static,
 ) -> io::Result<Pid> {
     let threads = fs::read_dir("/proc/self/task")?.count();
@@ -110,9 +114,8 @@ pub fn spawn_sharing_descriptors(
             ignore_group_signals();
             raise_soft_limits();
             inherited.restore_mask();
-            if let Ok(worker) = std::thread::Builder::new().name("main".into()).spawn(body) {
-                let _ = worker.join();
-            }
+            let Ok(worker) = std::thread::Builder::new().name("main".into()).spawn(body) else { exit_now(NO_THREAD) };
+            let _ = worker.join();
             exit_now(1)
         }
         pid => Ok(pid as Pid),
@@ -177,9 +180,7 @@ fn raise_soft_limits() {
         libc::RLIMIT_MEMLOCK,
     ] {
         if let Ok((_, hard)) = resource_limit(resource) {
-            let limit = libc::rlimit { rlim_cur: hard, rlim_max: hard };
-            // SAFETY: `limit` is a valid struct. A failure leaves the old limit, which is no worse.
-            unsafe { libc::setrlimit(resource, &limit) };
+            set_limit(resource, hard, hard);
         }
     }
 }
@@ -188,6 +189,13 @@ fn raise_soft_limits() {
 type Resource = libc::__rlimit_resource_t;
 #[cfg(not(target_env = "gnu"))]
 type Resource = libc::c_int;
+
+/// Sets a limit. A failure leaves the old one, which is no worse. Async-signal-safe.
+fn set_limit(resource: Resource, soft: u64, hard: u64) {
+    let limit = libc::rlimit { rlim_cur: soft, rlim_max: hard };
+    // SAFETY: `limit` is a valid struct.
+    unsafe { libc::setrlimit(resource, &limit) };
+}
 
 fn resource_limit(resource: Resource) -> io::Result<(u64, u64)> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
@@ -238,14 +246,17 @@ fn disposition(signal: libc::c_int) -> io::Result<libc::sigaction> {
     Ok(action)
 }
 
-/// Signal mask and dispositions that this process inherited.
+/// What this process inherited and changes for itself: signal mask and dispositions, and the limit
+/// of descriptors.
 #[derive(Clone, Copy)]
-pub struct InheritedSignals {
+pub struct InheritedState {
     mask: libc::sigset_t,
     sigchld: libc::sigaction,
+    /// Soft and hard limit.
+    descriptors: (u64, u64),
 }
 
-impl InheritedSignals {
+impl InheritedState {
     /// Notes the state of this process without changing it.
     ///
     /// # Errors
@@ -256,7 +267,13 @@ impl InheritedSignals {
         let mut mask: libc::sigset_t = unsafe { mem::zeroed() };
         // SAFETY: `mask` is valid for writing.
         check(unsafe { libc::sigprocmask(libc::SIG_BLOCK, ptr::null(), &mut mask) })?;
-        Ok(Self { mask, sigchld })
+        Ok(Self { mask, sigchld, descriptors: descriptor_limit()? })
+    }
+
+    /// Raises the soft limit of descriptors to the hard one, for a process that shares its table
+    /// with another one, which fills it.
+    pub fn raise_descriptor_limit(&self) {
+        set_limit(libc::RLIMIT_NOFILE, self.descriptors.1, self.descriptors.1);
     }
 
     /// Restores the mask only.
@@ -273,7 +290,34 @@ impl InheritedSignals {
             libc::signal(libc::SIGPIPE, sigpipe);
             libc::sigaction(libc::SIGCHLD, &self.sigchld, ptr::null_mut());
         }
+        set_limit(libc::RLIMIT_NOFILE, self.descriptors.0, self.descriptors.1);
         self.restore_mask();
+    }
+}
+
+/// The timers of `alarm` and `setitimer`: `exec` keeps them, a fork child has none. Each has an
+/// interval and the time until it expires.
+pub(crate) struct Timers([[libc::timeval; 2]; 3]);
+
+impl Timers {
+    /// Takes them from this process, which has none from here on.
+    pub(crate) fn take() -> Timers {
+        let none = [libc::timeval { tv_sec: 0, tv_usec: 0 }; 2];
+        let mut all = [none; 3];
+        for (which, old) in all.iter_mut().enumerate() {
+            // SAFETY: both are laid out like `struct itimerval`, and `old` is valid for writing. A
+            // failure leaves no timer.
+            unsafe { libc::syscall(libc::SYS_setitimer, which, &none, old) };
+        }
+        Timers(all)
+    }
+
+    /// Starts them in this process. Async-signal-safe.
+    pub(crate) fn start(&self) {
+        for (which, timer) in self.0.iter().enumerate() {
+            // SAFETY: laid out like `struct itimerval`; no old value is wanted.
+            unsafe { libc::syscall(libc::SYS_setitimer, which, timer, ptr::null_mut::<libc::timeval>()) };
+        }
     }
 }
 
@@ -565,7 +609,7 @@ mod tests {
 
     #[test]
     fn does_not_clone_with_threads() {
-        let signals = InheritedSignals::note().unwrap();
+        let signals = InheritedState::note().unwrap();
         let error = std::thread::scope(|scope| {
             scope.spawn(|| spawn_sharing_descriptors(c"never", &signals, || {}).unwrap_err()).join().unwrap()
         });

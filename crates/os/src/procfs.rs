@@ -405,6 +405,14 @@ pub fn tracer(pid: i32) -> Option<i32> {
     text.lines().find_map(|line| line.strip_prefix("TracerPid:"))?.trim().parse().ok()
 }
 
+/// User of a process. `None` when the process is gone, or has another user's rights (setuid).
+pub fn user(pid: i32) -> Option<u32> {
+    let text = read_text(format!("/proc/{pid}/status")).ok()?;
+    let mut ids = text.lines().find_map(|line| line.strip_prefix("Uid:"))?.split_ascii_whitespace();
+    let (real, effective): (u32, u32) = (ids.next()?.parse().ok()?, ids.next()?.parse().ok()?);
+    (real == effective).then_some(effective)
+}
+
 /// Whether this is a thread of the calling process, or a thread that has ended.
 pub fn is_own_thread(tid: i32) -> bool {
     let is_there = |path: String| fs::exists(path).unwrap_or(false);

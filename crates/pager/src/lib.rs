@@ -105,7 +105,11 @@ pub fn serve(config: Config) -> ! {
         }
     };
     let spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
-        std::thread::Builder::new().name(name.into()).spawn(body).expect("the pager can start its threads");
+        if let Err(error) = std::thread::Builder::new().name(name.into()).spawn(body) {
+            let message = memfit_os::without_numbers(room::no_thread(&error).to_string());
+            control::send_to_launcher(launcher, &FromPager::Failed { message, code: 1 });
+            std::process::exit(1);
+        }
     };
     let shared = Arc::clone(&desk.shared);
     let oom = oom::Oom::new(desk.config.on_full);
@@ -148,7 +152,11 @@ fn start(mut config: Config) -> Result<Arc<control::Desk>, (String, i32)> {
     }
     let mut shared =
         Shared::new(config.scheme.clone(), config.budget_bytes, config.on_full, swap).map_err(|error| {
-            (format!("cannot reserve memory for a budget of {} bytes: {error}", config.budget_bytes), 1)
+            let limit = match memfit_os::process::address_space_limit() {
+                Some(_) => "; raise ulimit -v",
+                None => "",
+            };
+            (format!("cannot reserve memory for a budget of {} MiB: {error}{limit}", config.budget_bytes >> 20), 1)
         })?;
     if lacks_bits {
         shared.warn(

@@ -71,8 +71,17 @@ fn what_is_in_the_background_is_jobs_or_idle() {
     for text in ["", "idle", "idle=0", "idle=nan", "idle=1e9", "job"] {
         assert!(of(text).is_err(), "{text}");
     }
+    assert!(of("idle=1e7").unwrap_err().to_string().contains("from 1 to 1000000 seconds"));
     assert_eq!(run(&["ls"]).unwrap().shortage.on_full, OnFullArg::Fail);
     assert!(run(&["--on-full", "silently", "ls"]).is_err());
+}
+
+#[test]
+fn a_slowdown_is_a_percentage() {
+    assert_eq!((parse_slowdown("10"), parse_slowdown("0.5%")), (Ok(10.0), Ok(0.5)));
+    for text in ["10%%", "%", "0", "nan", "x", ""] {
+        assert!(parse_slowdown(text).is_err(), "{text}");
+    }
 }
 
 #[test]

@@ -179,10 +179,13 @@ fn title(canvas: &mut Buffer, model: &Model) {
 fn budget(canvas: &mut Buffer, model: &Model, view: &View) {
     let Stats { budget_bytes, now, peak, .. } = &model.stats;
     let (budget_bytes, total_bytes) = (*budget_bytes, now.memory.total_bytes);
-    let x = canvas.put(0, 1, &format!("budget {}   ", bytes(budget_bytes)), PLAIN);
     let over = total_bytes > budget_bytes;
     let style = if over { of(Color::Red).add_modifier(Modifier::BOLD) } else { BOLD };
     let used = format!("used {} {}", bytes(total_bytes), percent(total_bytes as f64, budget_bytes as f64));
+    // What is used matters more.
+    let whole = Some(format!("budget {}   ", bytes(budget_bytes)));
+    let whole = whole.filter(|whole| width(whole) + width(&used) <= canvas.width()).unwrap_or_default();
+    let x = canvas.put(0, 1, &whole, PLAIN);
     let x = canvas.put(x, 1, &used, style);
     let (text, style) = match &model.trouble {
         Some(trouble) => (trouble.clone(), of(Color::Red).add_modifier(Modifier::BOLD)),

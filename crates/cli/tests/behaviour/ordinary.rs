@@ -27,6 +27,36 @@ fn sort_without_forks() {
     bench.same("sort -S 300M --parallel=2 -o output input", &["output"], 65);
 }
 
+/// The kernel starts no process or thread for memfit itself. As root no such limit holds.
+#[test]
+fn a_want_of_tasks_is_told_with_its_fix() {
+    let Some(bench) = Bench::ordinary("few_tasks", &["prlimit"]) else { return };
+    let user = bench.user.as_ref().expect("an ordinary user");
+    let memfit = user.place().join("memfit");
+    // Other processes of this user count as well, so not every number lets it begin.
+    for tasks in 1..16 {
+        let limit = format!("--nproc={tasks}");
+        let line = ["prlimit", &limit, memfit.to_str().unwrap(), "run", "-q", "--swap", "none", "true"];
+        let outcome = user.becoming(&[], &line).output().unwrap();
+        let err = String::from_utf8(outcome.stderr).unwrap();
+        let told = outcome.status.code() == Some(1) && err.contains("raise ulimit -u") && !err.contains("panicked");
+        assert!(told || outcome.status.success(), "{tasks}: {:?} {err}", outcome.status);
+    }
+}
+
+#[test]
+fn the_oom_killer_takes_programs_first() {
+    let Some(bench) = Bench::ordinary("oom_score", &["cat"]) else { return };
+    let user = bench.user.as_ref().expect("an ordinary user");
+    let memfit = user.place().join("memfit");
+    let score = |words: &[&str]| -> i32 {
+        let outcome = user.becoming(&[], &[words, &["sh", "-c", "cat /proc/self/oom_score_adj"]].concat()).output();
+        String::from_utf8(outcome.unwrap().stdout).unwrap().trim().parse().unwrap()
+    };
+    let plain = score(&[]);
+    assert_eq!(score(&[memfit.to_str().unwrap(), "run", "-q", "--"]), (plain + 500).min(1000));
+}
+
 /// `setcap` gives a capability to memfit, but not to its programs: such a memfit works as without
 /// it. Without access to the device it says that the capability does not help.
 #[test]

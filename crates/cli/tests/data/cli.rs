@@ -46,6 +46,14 @@ fn memfit() -> Command {
     command
 }
 
+/// `memfit` is `$0` of a script.
+fn memfit_by(script: &str) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", script, env!("CARGO_BIN_EXE_memfit")]);
+    command.env("MEMFIT_STUB", harmless_stub()).env_remove("MEMFIT_SOCKET").stdin(Stdio::null());
+    command
+}
+
 fn call(words: &[&str]) -> Outcome {
     memfit().args(words).output().unwrap().into()
 }
@@ -332,7 +340,87 @@ fn command_cannot_run() {
     fs::set_permissions(&data, fs::Permissions::from_mode(0o755)).unwrap();
     let script = run(&["--", data.to_str().unwrap(), "a b"]);
     assert_eq!((script.code, script.out.as_str()), (Some(0), "script a b\n"), "{}", script.err);
+    // A program for another machine is none.
+    let mut foreign = fs::read("/bin/true").unwrap();
+    foreign[18] = 183; // AArch64
+    fs::write(directory.join("foreign"), foreign).unwrap();
+    fs::set_permissions(directory.join("foreign"), fs::Permissions::from_mode(0o755)).unwrap();
+    run(&["--", directory.join("foreign").to_str().unwrap()]).fails(126, &["no program for this machine"]);
     fs::remove_dir_all(directory).unwrap();
+}
+
+/// As another user, whom permissions bind.
+#[test]
+fn a_search_in_path_tells_what_is_there() {
+    if !can_run() || memfit_os::process::effective_uid() != 0 {
+        return skip("needs root and userfaultfd");
+    }
+    let directory = directory("path");
+    let file = |name: &str, text: &str, mode: u32| {
+        let file = directory.join(name);
+        fs::write(&file, text).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    file("memfit-no-interpreter", "#!/nonexistent/sh\n", 0o755);
+    file("memfit-data", "", 0o644);
+    let closed = directory.join("closed");
+    fs::create_dir(&closed).unwrap();
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
+    fs::set_permissions(&directory, fs::Permissions::from_mode(0o755)).unwrap();
+    // Without a budget: userfaultfd is not for every user. The search is the same.
+    let search = |name: &str| -> Outcome {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", env!("CARGO_BIN_EXE_memfit")]);
+        command.args(["run", "--best-effort", "--", name]).env_remove("MEMFIT_SOCKET");
+        command.env("PATH", format!("/usr/bin:/bin:{}:{}", closed.display(), directory.display()));
+        command.output().unwrap().into()
+    };
+    search("memfit-no-such-command").fails(127, &["command not found: memfit-no-such-command: no directory of PATH"]);
+    let there = |name: &str| format!("cannot execute {}: ", directory.join(name).display());
+    search("memfit-no-interpreter").fails(127, &[&there("memfit-no-interpreter"), "interpreter"]);
+    search("memfit-data").fails(126, &[&there("memfit-data"), "chmod +x"]);
+    fs::remove_dir_all(directory).unwrap();
+}
+
+/// A service of systemd with `ProcSubset=pid` has only the processes in /proc.
+#[test]
+fn a_proc_with_nothing_but_processes_will_do() {
+    let subset = |script: &str| -> Outcome {
+        let mount = "mount -t proc -o subset=pid proc /proc || exit 99; ";
+        let mut command = Command::new("unshare");
+        command.args([
+            "--mount",
+            "--pid",
+            "--fork",
+            "sh",
+            "-c",
+            &format!("{mount}{script}"),
+            env!("CARGO_BIN_EXE_memfit"),
+        ]);
+        command.env("MEMFIT_STUB", harmless_stub()).env_remove("MEMFIT_SOCKET");
+        command.output().unwrap().into()
+    };
+    if !can_run() || subset("exit 0").code != Some(0) {
+        return skip("no private mount of /proc with subset=pid");
+    }
+    for options in ["-m 64M", "-m 64M --best-effort", "-m 10%"] {
+        let outcome = subset(&format!("\"$0\" run -q --swap none {options} -- echo x"));
+        assert_eq!((outcome.code, &*outcome.out), (Some(0), "x\n"), "{options}: {}", outcome.err);
+    }
+    let doctor = subset("\"$0\" doctor");
+    assert!(!doctor.out.contains("too old"), "{}", doctor.out);
+}
+
+#[test]
+fn a_want_of_tasks_and_address_space_is_told_with_its_fix() {
+    if !can_run() {
+        return;
+    }
+    let limited = |limit: &str| -> Outcome {
+        let script = format!("ulimit {limit}; exec \"$0\" run -q -m 64M --swap none true");
+        memfit_by(&script).output().unwrap().into()
+    };
+    limited("-v 100000").fails(1, &["for a budget of 64 MiB", "ulimit -v"]);
 }
 
 #[test]

@@ -36,6 +36,12 @@ fn holds(text: &str, words: &[&str]) {
 }
 
 #[test]
+fn what_is_used_comes_before_the_budget() {
+    let text = picture(&model(), &mut view(), 20, 24);
+    assert!(text.lines().nth(1).unwrap().starts_with("used 127M 99%"), "{text}");
+}
+
+#[test]
 fn all_of_it_on_a_usual_terminal() {
     let mut view = view();
     let text = picture(&model(), &mut view, 80, 24);
