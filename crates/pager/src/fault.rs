@@ -17,7 +17,7 @@ use crate::fork_children;
 use crate::forks;
 use crate::locks::Held;
 use crate::mutant::{off, Rule};
-use crate::proc::{Io, Proc, ZERO_PAGE};
+use crate::proc::{Broken, Io, Proc, ZERO_PAGE};
 use crate::state::Shared;
 use crate::swap::{Aligned, Have, Reader};
 use end::End;
@@ -267,7 +267,8 @@ impl Server {
         let wait = match self.idle_wait() {
             // A fork event ends when the parent runs again, which makes no descriptor readable.
             _ if !self.proc.newborn.lock().is_empty() => 1,
-            _ if self.proc.dead.load(Relaxed) => 2,
+            // One that was detached goes on without its stub.
+            _ if self.proc.dead.load(Relaxed) && !self.proc.detaching.load(Relaxed) => 2,
             // It may end soon, and the user is told why.
             _ if self.proc.is_out_of_reach() => 2,
             // No descriptor tells of room.
@@ -637,6 +638,8 @@ impl Server {
                 self.wait_for_reads(more);
             }
         }
+        // Events that are read from here on are read for the thread that forks.
+        self.served = forker;
         self.drain(more)?;
         Ok(forks::expect(&self.shared, &proc, forker).token)
     }
@@ -715,6 +718,9 @@ impl Server {
             self.proc.wait_finished(number, Duration::from_millis(20));
             if self.proc.uffd.gone() {
                 return Err(End::Gone);
+            }
+            if self.proc.dead.load(Relaxed) {
+                return Err(Broken("its stub has ended inside of a batch".into()).into());
             }
         }
     }
