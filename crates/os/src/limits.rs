@@ -94,6 +94,12 @@ impl PressureSource {
         left.zip(all).is_some_and(|(left, all)| left <= all / LEFT_PART)
     }
 
+    /// The file with the count.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// For messages.
     #[must_use]
     pub fn place(&self) -> &'static str {

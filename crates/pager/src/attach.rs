@@ -116,7 +116,7 @@ pub fn not_managed(desk: &Arc<Desk>, client: &Arc<Client>, error: &std::io::Erro
 pub fn cannot_inherit(shared: &Shared, client: &Client, why: &str) {
     client.stage.store(REFUSED, Relaxed);
     if client.rss.read().is_ok_and(|rss| rss.mapped > 0) {
-        shared.warn(format!("killed process {} ({}): {why}", client.pid, client.comm));
+        shared.outbox.announce(format!("killed process {} ({}): {why}", client.pid, client.comm));
     }
     seqpacket::kill_peer(client.socket.as_fd());
 }

@@ -64,13 +64,18 @@ impl UseSampler {
         UseSampler { which, last: None, uses: HashMap::new() }
     }
 
+    /// Whether it is time for a sample, which looks up files of processes.
+    pub fn is_due(&self) -> bool {
+        let off = !self.which.jobs && self.which.idle.is_none();
+        !off && self.last.is_none_or(|last| last.elapsed() >= SAMPLE_EVERY)
+    }
+
     /// Samples the processes, if it is time, and moves them to the background and back.
     pub fn sample(&mut self, shared: &Shared, clients: &[Arc<Client>]) {
-        let now = Instant::now();
-        let off = !self.which.jobs && self.which.idle.is_none();
-        if off || self.last.is_some_and(|last| now - last < SAMPLE_EVERY) {
+        if !self.is_due() {
             return;
         }
+        let now = Instant::now();
         self.last = Some(now);
         let living: Vec<&Arc<Client>> = clients.iter().filter(|client| !client.gone.load(Relaxed)).collect();
         self.uses.retain(|pid, _| living.iter().any(|client| client.pid == *pid));

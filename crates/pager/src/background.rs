@@ -103,6 +103,36 @@ impl Returning {
     }
 }
 
+/// What a process was told: it holds for the programs that the process executes.
+#[derive(Debug, Clone, Copy)]
+pub struct LastOrder {
+    /// When the process started.
+    started: u64,
+    standing: u32,
+    told: bool,
+    told_at: u64,
+}
+
+impl LastOrder {
+    /// `None` if the process was told nothing.
+    pub fn of(client: &Client) -> Option<LastOrder> {
+        let (standing, told) = (client.standing.load(Relaxed), client.told.load(Relaxed));
+        // The core does not know the next program.
+        let standing = if standing == BACKGROUND { TOLD_TO_WAIT } else { standing };
+        let order = LastOrder { started: client.started, standing, told, told_at: client.told_at.load(Relaxed) };
+        (told || standing != FOREGROUND).then_some(order)
+    }
+
+    /// Tells it the next program of the process.
+    pub fn pass_on(self, client: &Client) {
+        if self.started == client.started && self.started != 0 {
+            client.standing.store(self.standing, Relaxed);
+            client.told.store(self.told, Relaxed);
+            client.told_at.store(self.told_at, Relaxed);
+        }
+    }
+}
+
 /// Carries out an order, and tells how the process stands now.
 pub fn carry_out(desk: &Desk, order: &Order) -> Told {
     let client = desk.clients.lock().iter().rfind(|client| client.pid == order.pid).cloned();
@@ -273,6 +303,7 @@ fn standing(shared: &Shared, client: &Arc<Client>) -> Standing {
 mod tests {
     use super::*;
     use crate::config::OnFull;
+    use crate::detach::Detached;
     use crate::family::Family;
     use memfit_core::scheme::Scheme;
     use memfit_os::event::EventFd;
@@ -280,6 +311,33 @@ mod tests {
     use memfit_os::seqpacket;
     use memfit_os::uffd::Uffd;
     use memfit_wire::FromStub;
+
+    #[test]
+    fn an_order_holds_for_the_next_program_of_its_process() {
+        let shared = Shared::new(Scheme::default(), 64 << 20, OnFull::Stop, None).unwrap();
+        let pid = std::process::id() as i32;
+        let client = || {
+            let rss = RssReader::open(pid).unwrap();
+            Client::new(seqpacket::pair().unwrap().0, pid, &FromStub::default(), rss, MANAGED)
+        };
+        let (first, second) = (client(), client());
+        assert!(LastOrder::of(&first).is_none());
+        leave(&shared, &first, TOLD_TO_LEAVE, By::Name);
+        // It has left.
+        first.standing.store(BACKGROUND, Relaxed);
+        let mut detached = Detached::default();
+        detached.remember_order(&first);
+        detached.last_order(&second).unwrap().pass_on(&second);
+        assert_eq!((second.standing.load(Relaxed), second.told.load(Relaxed)), (TOLD_TO_WAIT, true));
+        come_back(&shared, &second, By::Rule);
+        assert_eq!(second.standing.load(Relaxed), TOLD_TO_WAIT, "an order outweighs the rule");
+        let mut other = client();
+        other.started += 1;
+        detached.last_order(&other).unwrap().pass_on(&other);
+        assert_eq!(other.standing.load(Relaxed), FOREGROUND, "another process has its pid");
+        detached.forget(detached.pids(), |_| false);
+        assert!(detached.last_order(&second).is_none());
+    }
 
     /// `--on-full stop` protects a process that it has stopped, and one that waits for room.
     #[test]

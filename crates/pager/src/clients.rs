@@ -16,6 +16,7 @@ use crate::weigh::Weighed;
 use memfit_os::memory::Segment;
 use memfit_os::process;
 use memfit_os::procfs::{self, RssReader};
+use memfit_os::proctree;
 use memfit_os::seqpacket;
 use memfit_stats::Process;
 use memfit_wire::{FromStub, AGAIN, ATTACHED, FORKED, FORKED_AGAIN, QUIET, WAITED};
@@ -27,6 +28,8 @@ use std::time::Instant;
 pub struct Client {
     /// Pid in the pager's namespace.
     pub pid: i32,
+    /// When the process started, which identifies it together with its pid; 0 if that is unknown.
+    pub started: u64,
     /// Thread id of the stub in its own namespace.
     pub tid: u32,
     /// Made by a fork of a process that had a stub.
@@ -51,8 +54,9 @@ pub struct Client {
     pub weighed: Lock<Weighed, { rank::WEIGHED }>,
     /// Since when it is known, until its share is measured.
     pub unweighed: Lock<Option<Instant>, { rank::UNWEIGHED }>,
-    /// Shared memory that counts for it, bytes.
+    /// Shared memory that counts for it, and that it maps, bytes.
     pub shmem: AtomicU64,
+    pub shmem_mapped: AtomicU64,
     /// Address space at the last sample, bytes.
     pub mapped: AtomicU64,
     /// Largest anonymous size seen, bytes.
@@ -98,8 +102,10 @@ impl Client {
     /// A client of which only its first message is known.
     pub fn new(socket: OwnedFd, pid: i32, message: &FromStub, rss: RssReader, stage: u32) -> Client {
         let (forked, anon) = (message.flags & FORKED != 0, rss.read().map_or(0, |rss| rss.anon));
+        let stat = proctree::read_stat(pid);
         Client {
             pid,
+            started: stat.as_ref().map_or(0, |stat| stat.start_ticks),
             tid: message.tid,
             forked,
             has_beacon: message.beacon != 0,
@@ -113,6 +119,7 @@ impl Client {
             weighed: Lock::new(if forked { Weighed::of_child(anon) } else { Weighed::alone() }),
             unweighed: Lock::new(forked.then(Instant::now)),
             shmem: AtomicU64::new(0),
+            shmem_mapped: AtomicU64::new(0),
             mapped: AtomicU64::new(0),
             peak: AtomicU64::new(0),
             expected: Lock::new(None),
@@ -123,7 +130,7 @@ impl Client {
             watch: Lock::default(),
             lends: AtomicBool::new(false),
             scan: Lock::new(None),
-            comm: procfs::comm(pid).unwrap_or_default(),
+            comm: stat.map(|stat| stat.comm).unwrap_or_default(),
             standing: AtomicU32::new(background::FOREGROUND),
             told_at: AtomicU64::new(0),
             told: AtomicBool::new(false),
@@ -202,7 +209,8 @@ pub fn add_client(desk: &Arc<Desk>, socket: OwnedFd, pid: i32, hello: &FromStub)
     if hello.token != 0 && expected.is_none() {
         // It waits, and lacks the pages that were evicted when it was forked.
         let comm = procfs::comm(pid).unwrap_or_default();
-        desk.shared.warn(format!("killed process {pid} ({comm}): it came too late after its fork to be served"));
+        let why = "it came too late after its fork to be served";
+        desk.shared.outbox.announce(format!("killed process {pid} ({comm}): {why}"));
         process::kill(pid);
         return;
     }
@@ -294,6 +302,8 @@ pub fn remember(desk: &Desk, row: Process) {
     let mut past = desk.past.lock();
     if past.len() < PAST_MAX {
         past.push(Process { resident_bytes: 0, running: false, ..row });
+    } else {
+        desk.shared.meters.rows_left_out.fetch_add(1, Relaxed);
     }
 }
 
@@ -308,6 +318,7 @@ pub fn remove_client(desk: &Desk, client: &Arc<Client>) {
         proc.kick.raise();
     }
     remember(desk, client.row());
+    desk.detached.lock().remember_order(client);
     let mut clients = desk.clients.lock();
     clients.retain(|c| !Arc::ptr_eq(c, client));
     desk.shared.room.clients.store(clients.len(), Relaxed);

@@ -8,6 +8,7 @@
 //! A process for which the pager lacks a thread or a descriptor is told to go as well. It has no
 //! registered mappings then.
 
+use crate::background::LastOrder;
 use crate::clients::{Client, ATTACHING, IDLE, MANAGED, REFUSED};
 use crate::control::Desk;
 use crate::leases;
@@ -16,7 +17,7 @@ use crate::state::Shared;
 use crate::wake;
 use memfit_core::{Entry, Page};
 use memfit_os::procfs;
-use memfit_os::proctree::ProcStat;
+use memfit_os::proctree::{self, ProcStat};
 use memfit_wire::{Command, ALONE, BATCH_RANGES, BYE, CONFINE, DOFORK, FILTERED, QUIET, STAY};
 use std::collections::{HashMap, HashSet};
 use std::io::{Error, ErrorKind};
@@ -69,11 +70,13 @@ impl Why {
     }
 }
 
-/// Processes without a stub whose reason is known.
+/// What is known of processes without a stub.
 #[derive(Debug, Default)]
 pub struct Detached {
     /// Those that were detached or refused, by pid.
     pub why: HashMap<i32, Why>,
+    /// Whether their last programs were in the background, by pid.
+    orders: HashMap<i32, LastOrder>,
     /// Commands that the user was warned of.
     told: HashSet<(String, Why)>,
 }
@@ -83,6 +86,33 @@ impl Detached {
     pub fn of(&self, process: &ProcStat) -> Option<Why> {
         let parent = Some(process.ppid).filter(|_| process.forked);
         self.why.get(&process.pid).or_else(|| self.why.get(&parent?)).copied()
+    }
+
+    /// The processes of which something is known.
+    pub fn pids(&self) -> Vec<i32> {
+        self.why.keys().chain(self.orders.keys()).copied().collect()
+    }
+
+    /// Forgets those that do not live any more: other processes can get their pids.
+    pub fn forget(&mut self, pids: Vec<i32>, lives: impl Fn(i32) -> bool) {
+        for pid in pids.into_iter().filter(|&pid| !lives(pid)) {
+            self.why.remove(&pid);
+            self.orders.remove(&pid);
+        }
+    }
+
+    /// Remembers what a process was told whose client is removed: it may run another program.
+    pub fn remember_order(&mut self, client: &Client) {
+        let lives = || proctree::read_stat(client.pid).is_some_and(|now| now.start_ticks == client.started);
+        match LastOrder::of(client).filter(|_| lives()) {
+            Some(order) => self.orders.insert(client.pid, order),
+            None => self.orders.remove(&client.pid),
+        };
+    }
+
+    /// What the last program of a process was told.
+    pub fn last_order(&self, client: &Client) -> Option<LastOrder> {
+        self.orders.get(&client.pid).copied()
     }
 }
 

@@ -43,8 +43,11 @@ const PAGED_WITHIN: Duration = Duration::from_secs(2);
 const KNOWN_WITHIN: Duration = Duration::from_millis(100);
 /// Time between two polls.
 const POLL: Duration = Duration::from_micros(200);
-/// Largest file, pages. A hash takes 12 bytes: for such a file as much as a small budget has.
+/// Largest file, pages.
 const FILE_PAGES_MAX: u64 = 1 << 24;
+/// Hashes that are kept together: a program that reads a few pages of a large file must not cost
+/// the budget a table of all its pages.
+const HASHES: usize = 64;
 
 /// A file whose pages are mapped.
 #[derive(Debug)]
@@ -62,30 +65,35 @@ pub struct MappedFile {
     pub cached: OnceLock<Cached>,
 }
 
-/// Hashes of a file's pages, by their index.
+type HashChunk = [Option<Hash>; HASHES];
+
+/// Hashes of a file's pages, by their index: chunks of [`HASHES`].
 #[derive(Debug, Default)]
-pub struct Hashes(Lock<Vec<Option<Hash>>, { rank::FILE_HASHES }>);
+pub struct Hashes(Lock<BTreeMap<u64, Box<HashChunk>>, { rank::FILE_HASHES }>);
 
 impl Hashes {
     /// `index`: of the first page.
     fn set(&self, index: u64, new: impl Iterator<Item = Hash>) {
         let mut all = self.0.lock();
-        for (i, hash) in new.enumerate() {
-            let at = index as usize + i;
-            if all.len() <= at {
-                all.resize(at + 1, None);
-            }
-            all[at] = Some(hash);
+        for (at, hash) in (index..).zip(new) {
+            let (chunk, within) = chunk_of(at);
+            all.entry(chunk).or_insert_with(|| Box::new([None; HASHES]))[within] = Some(hash);
         }
     }
 
     fn get(&self, index: u64) -> Option<Hash> {
-        self.0.lock().get(index as usize).copied().flatten()
+        let (chunk, within) = chunk_of(index);
+        self.0.lock().get(&chunk)?[within]
     }
 
-    fn capacity(&self) -> usize {
-        self.0.lock().capacity()
+    fn bytes(&self) -> usize {
+        self.0.lock().len() * (size_of::<HashChunk>() + 2 * size_of::<(u64, Box<HashChunk>)>())
     }
+}
+
+/// The chunk of a page's hash, and the place in it.
+fn chunk_of(index: u64) -> (u64, usize) {
+    (index / HASHES as u64, (index % HASHES as u64) as usize)
 }
 
 impl MappedFile {
@@ -389,10 +397,10 @@ impl Files {
     pub fn metadata_bytes(&self) -> u64 {
         let open = self.open.lock();
         let hashes = |file: &Weak<MappedFile>| {
-            let cached = |file: &MappedFile| file.cached.get().map_or(0, |cached| cached.hashes.capacity());
-            file.upgrade().map_or(0, |file| file.hashes.capacity() + cached(&file))
+            let cached = |file: &MappedFile| file.cached.get().map_or(0, |cached| cached.hashes.bytes());
+            file.upgrade().map_or(0, |file| file.hashes.bytes() + cached(&file))
         };
-        (open.values().map(hashes).sum::<usize>() * size_of::<Option<Hash>>()) as u64 + self.ahead.taken()
+        open.values().map(hashes).sum::<usize>() as u64 + self.ahead.taken()
     }
 }
 
@@ -593,6 +601,19 @@ mod tests {
         assert!(!files.is_clean(&file, false, 0, &out.bytes()[..4096]), "never read");
         out.bytes()[100] ^= 1;
         assert!(!files.is_clean(&file, false, 1, &out.bytes()[..4096]));
+    }
+
+    #[test]
+    fn hashes_take_room_for_what_was_read() {
+        let (files, file) = file();
+        let page = [7; 4096];
+        for index in [63, 64, FILE_PAGES_MAX - 1] {
+            assert!(!files.is_clean(&file, false, index, &page));
+            files.has_read(&file, false, index, &page);
+            assert!(files.is_clean(&file, false, index, &page));
+        }
+        assert!(!files.is_clean(&file, false, 62, &page) && !files.is_clean(&file, false, 65, &page));
+        assert!(files.metadata_bytes() - files.ahead.taken() < 4096);
     }
 
     #[test]

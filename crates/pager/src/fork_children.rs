@@ -75,6 +75,8 @@ struct Doomed {
     before: Option<Vec<i32>>,
     /// Set when it is found.
     process: Option<ProcStat>,
+    /// The user was told.
+    told: bool,
 }
 
 impl Unnamed {
@@ -217,9 +219,10 @@ pub fn end_doomed(shared: &Arc<Shared>) {
             child.process = find(shared, &mut child);
         }
         if let Some(process) = &child.process {
-            if proctree::kill_exactly(process) {
+            if proctree::kill_exactly(process) && !std::mem::replace(&mut child.told, true) {
                 let (pid, comm, why) = (process.pid, &process.comm, &child.why);
-                shared.warn(format!("killed process {pid} ({comm}), a fork child: cannot serve its memory: {why}"));
+                let what = format!("killed process {pid} ({comm}), a fork child: cannot serve its memory: {why}");
+                shared.outbox.announce(what);
             }
         }
         left.push(child);
@@ -343,7 +346,8 @@ pub fn forked(shared: &Arc<Shared>, parent: &Arc<Proc>, uffd: Uffd) {
             thread.serve(shared, &child);
         }
         Err(error) => {
-            let doomed = Doomed { proc: child, why: error.to_string(), seen: false, before: None, process: None };
+            let why = error.to_string();
+            let doomed = Doomed { proc: child, why, seen: false, before: None, process: None, told: false };
             shared.unnamed.doomed_count.fetch_add(1, Relaxed);
             shared.unnamed.doomed.lock().push(doomed);
             shared.outbox.wake_control();

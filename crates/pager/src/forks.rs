@@ -287,7 +287,7 @@ pub fn without_thread(shared: &Shared, pid: i32, token: u64) {
     let Some(expected) = take(shared, token) else { return };
     let comm = memfit_os::procfs::comm(pid).unwrap_or_default();
     let fix = "raise ulimit -u or pids.max";
-    shared.warn(format!("killed process {pid} ({comm}), a fork child: no thread for memfit in it; {fix}"));
+    shared.outbox.announce(format!("killed process {pid} ({comm}), a fork child: no thread for memfit in it; {fix}"));
     forget(shared, &expected);
 }
 

@@ -20,7 +20,7 @@ const CLOCKS: usize = 256;
 /// are no more of them, those that ran a moment ago are read in each sample.
 const SIZES: usize = 16;
 /// How long a process counts as one that runs: longer than it takes to find who has its memory.
-const RESTS_AFTER: Duration = Duration::from_millis(600);
+pub const RESTS_AFTER: Duration = Duration::from_millis(600);
 
 /// Some of many, in turn.
 #[derive(Debug, Default)]

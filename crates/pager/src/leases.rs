@@ -186,6 +186,11 @@ fn patience() -> Option<Duration> {
     lease::break_time()?.checked_sub(MARGIN).filter(|time| *time >= LEAST_TIME)
 }
 
+/// The same for a lease that is held, however short it is.
+fn time_to_give_back(limit: Duration) -> Duration {
+    limit.saturating_sub(MARGIN).max(limit / 2)
+}
+
 /// Starts the thread that is told of wanted leases. Its id.
 fn start(desk: &Arc<Desk>) -> Option<i32> {
     let (tell, told) = mpsc::channel();
@@ -228,7 +233,8 @@ fn watch(desk: &Weak<Desk>, late: &mut Vec<Asked>) -> bool {
 /// All mappings of the file become the kernel's, then somebody may change it, who waits since
 /// `begun`. Returns who is to be released.
 fn give_back(desk: &Desk, file: &Arc<MappedFile>, begun: Instant) -> Vec<Asked> {
-    let until = begun + patience().unwrap_or_default();
+    // The limit may be shorter than it was when the lease was taken.
+    let until = begun + lease::break_time().map_or(LEAST_TIME, time_to_give_back);
     let mut asked: Vec<Asked> = Vec::new();
     loop {
         let with = all_with(&desk.shared, file);
@@ -515,6 +521,12 @@ mod tests {
     use memfit_os::{messages, seqpacket};
     use memfit_wire::FromStub;
     use std::os::fd::OwnedFd;
+
+    #[test]
+    fn a_lowered_limit_leaves_the_processes_time() {
+        let seconds = [45, 5, 4, 2].map(|limit| time_to_give_back(Duration::from_secs(limit)).as_secs());
+        assert_eq!(seconds, [43, 3, 2, 1]);
+    }
 
     /// A process whose stub is the other end of the socket.
     fn asked(progress: Progress) -> (Asked, OwnedFd) {

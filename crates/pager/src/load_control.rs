@@ -70,12 +70,17 @@ impl LoadTurns {
         }
     }
 
-    /// Looks whether a step is due.
+    /// Whether it is time for a step, which looks up files of processes.
+    pub fn is_due(&self, shared: &Shared) -> bool {
+        self.last.elapsed() >= EVERY && !self.control.is_off() && !shared.procs.lock().is_empty()
+    }
+
+    /// Does a step, if it is time.
     pub fn sample(&mut self, shared: &Shared) {
-        let elapsed = self.last.elapsed();
-        if elapsed < EVERY || self.control.is_off() {
+        if !self.is_due(shared) {
             return;
         }
+        let elapsed = self.last.elapsed();
         self.last = Instant::now();
         let procs: Vec<Arc<Proc>> = shared.procs.lock().clone();
         let seen: HashMap<ProcId, Seen> = procs.iter().map(|proc| (proc.id, Seen::of(proc))).collect();

@@ -33,6 +33,8 @@ pub struct Meters {
     pub waited_at_start: AtomicU64,
     /// Processes that left because memory was short outside of the tree.
     pub left_for_others: AtomicU64,
+    /// Ended processes whose rows the statistics have not kept.
+    pub rows_left_out: AtomicU64,
 }
 
 /// Pages and bytes of one codec.

@@ -7,7 +7,7 @@ use crate::adopt::{self, Extent};
 use crate::attach::attach_or_warn;
 use crate::automatic::UseSampler;
 use crate::background;
-use crate::clients::{self, Client, DORMANT, IDLE, MANAGED, REFUSED};
+use crate::clients::{Client, DORMANT, IDLE, MANAGED, REFUSED};
 use crate::control::Desk;
 use crate::detach::{self, Why};
 use crate::fork_children;
@@ -227,9 +227,12 @@ impl Monitor {
         let clients: Vec<Arc<Client>> = desk.clients.lock().clone();
         self.measure_rarely(&clients);
         self.judge_sched_class();
-        self.uses.sample(shared, &clients);
-        self.pressure.sample(shared, &clients);
-        self.load.sample(shared);
+        if self.uses.is_due() || self.pressure.is_due() || self.load.is_due(shared) {
+            let _ordinary = self.as_ordinary_thread();
+            self.uses.sample(shared, &clients);
+            self.pressure.sample(shared, &clients);
+            self.load.sample(shared);
+        }
         let managed_before = shared.budget.managed.load(Relaxed);
         let (mut total, mut empty) = (self.own_bytes(), 0);
         // A process counts once, however often it says hello; the last hello is from its stub after
@@ -250,19 +253,7 @@ impl Monitor {
             client.peak.fetch_max(rss.anon, Relaxed);
             client.mapped.store(rss.mapped, Relaxed);
         }
-        // An unmanaged process may have said hello since it was found.
-        let mut unknown = 0;
-        self.unmanaged.retain(|&pid, unmanaged| {
-            if clients.iter().any(|c| c.pid == pid && !c.gone.load(Relaxed)) {
-                return false;
-            }
-            unknown += unmanaged.bytes().unwrap_or(0);
-            let lives = unmanaged.lives();
-            if !lives {
-                unmanaged.row.take().into_iter().for_each(|row| clients::remember(&desk, row));
-            }
-            lives
-        });
+        let unknown = self.sample_unmanaged(&clients);
         // The pager's own figure includes the frames.
         total += unknown + staged_and_cached(shared);
         shared.budget.doubled.store(doubled_bytes(shared, &clients), Relaxed);

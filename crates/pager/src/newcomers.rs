@@ -233,13 +233,12 @@ fn turn_away(desk: &Desk, listener: RawFd) -> bool {
         let comm = memfit_os::procfs::comm(pid).unwrap_or_default();
         let depends = hello.kind == HELLO && (hello.beacon != 0 || hello.token != 0);
         let why = "the pager has no descriptor left: raise ulimit -n";
-        desk.shared.warn(match depends {
-            true => format!("killed process {pid} ({comm}), a fork child: {why}"),
-            // One warning for all of them.
-            false => format!("not paged, but counted: processes for which {why}"),
-        });
         if depends {
+            desk.shared.outbox.announce(format!("killed process {pid} ({comm}), a fork child: {why}"));
             seqpacket::kill_peer(socket.as_fd());
+        } else {
+            // One warning for all of them.
+            desk.shared.warn(format!("not paged, but counted: processes for which {why}"));
         }
     }
     say_bye(&socket);

@@ -5,8 +5,9 @@ use crate::locks::{rank, Held, Lock};
 use memfit_os::event::EventFd;
 use memfit_os::without_numbers;
 
-/// Most different warnings of a run.
+/// Most different warnings of a run, and what is said instead of further ones.
 const WARNINGS: usize = 50;
+const LEFT_OUT: &str = "further warnings are left out";
 
 /// What the control thread sends to the launcher, which shows it to the user.
 pub struct Outbox {
@@ -34,15 +35,24 @@ impl Outbox {
         self.event.raise();
     }
 
-    /// Warns the user with one line on the terminal, once per text.
+    /// Warns the user with one line on the terminal, once per text. After many texts it is silent:
+    /// what was done to a process is announced instead.
     pub fn warn(&self, text: String) {
-        let (text, warnings) = (without_numbers(text), self.warnings.lock());
-        if !warnings.contains(&text) && warnings.len() < WARNINGS {
-            self.note(warnings, text);
+        let (text, mut warnings) = (without_numbers(text), self.warnings.lock());
+        if warnings.contains(&text) {
+            return;
+        }
+        if warnings.len() < WARNINGS {
+            return self.note(warnings, text);
+        }
+        if !warnings.iter().any(|known| known == LEFT_OUT) {
+            warnings.push(LEFT_OUT.into());
+            drop(warnings);
+            self.tell(FromPager::Warning { text: LEFT_OUT.into() });
         }
     }
 
-    /// Tells the user what was done, each time.
+    /// Tells the user what was done, each time, such as that a process was killed.
     pub fn announce(&self, text: String) {
         self.note(self.warnings.lock(), without_numbers(text));
     }
@@ -65,5 +75,25 @@ impl Outbox {
     /// Takes what waits for the launcher.
     pub fn take(&self) -> Vec<FromPager> {
         std::mem::take(&mut self.queue.lock())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_many_warnings_what_was_done_is_still_told() {
+        let outbox = Outbox::new().unwrap();
+        (0..60).for_each(|number| outbox.warn(format!("warning {number}")));
+        outbox.announce("killed process 5 (sh): why".into());
+        let text = |message| match message {
+            FromPager::Warning { text } => text,
+            _ => unreachable!("only warnings"),
+        };
+        let told: Vec<String> = outbox.take().into_iter().map(text).collect();
+        assert_eq!(told.len(), WARNINGS + 2);
+        assert_eq!(told[WARNINGS..], [LEFT_OUT, "killed process 5 (sh): why"]);
+        assert_eq!(outbox.warnings.lock().len(), WARNINGS + 1);
     }
 }

@@ -29,49 +29,52 @@ const BEGINS_WITHIN_MS: u64 = 5000;
 /// The counts at the last sample.
 #[derive(Default)]
 pub struct Pressure {
-    /// `None` until a process went to the background: most runs have none.
-    counts: Option<Vec<Count>>,
+    /// Empty while no process is in the background.
+    counts: Vec<Count>,
     last: Option<Instant>,
     /// Processes whose leaving the user was told of.
     told: HashSet<i32>,
 }
 
+#[derive(Clone)]
 struct Count {
     source: PressureSource,
-    waited: Option<Duration>,
+    waited: Duration,
+    at: Instant,
 }
 
 impl Count {
     /// For which share of the time since the last sample tasks waited, percent.
-    fn percent(&mut self, waited: Duration, passed: Duration) -> u64 {
-        let Some(before) = self.waited.replace(waited) else { return 0 };
-        (waited.saturating_sub(before).as_micros() * 100 / passed.as_micros().max(1)) as u64
+    fn percent(&self, before: &[Count]) -> u64 {
+        let Some(before) = before.iter().find(|before| before.source.path() == self.source.path()) else { return 0 };
+        let (waited, passed) = (self.waited.saturating_sub(before.waited), self.at - before.at);
+        (waited.as_micros() * 100 / passed.as_micros().max(1)) as u64
     }
 }
 
 impl Pressure {
+    /// Whether it is time for a sample, which looks up files of processes.
+    pub fn is_due(&self) -> bool {
+        self.last.is_none_or(|last| last.elapsed() >= SAMPLE_EVERY)
+    }
+
     /// Lets a process in the background leave, if it is time to look and memory is short.
     pub fn sample(&mut self, shared: &Shared, clients: &[Arc<Client>]) {
         let leaves = shared.scheme.reclaim.per_process != 0;
         if !leaves || !clients.iter().any(|client| is_in_background(client)) {
             self.last = None;
-            self.counts.iter_mut().flatten().for_each(|count| count.waited = None);
+            self.counts.clear();
             return;
         }
-        let now = Instant::now();
-        if self.last.is_some_and(|last| now - last < SAMPLE_EVERY) {
+        if !self.is_due() {
             return;
         }
-        let passed = self.last.replace(now).map_or(Duration::ZERO, |last| now - last);
-        let counts = self
-            .counts
-            .get_or_insert_with(|| limits::pressure_sources().map(|source| Count { source, waited: None }).collect());
-        // Each is read at each sample: the next one measures from there.
-        let percents: Vec<u64> = counts
-            .iter_mut()
-            .map(|count| count.source.waited().map_or(0, |waited| count.percent(waited, passed)))
-            .collect();
-        let mut all = counts.iter().zip(percents);
+        self.last = Some(Instant::now());
+        // The limit can change, and the group that has it.
+        let counted = |source: PressureSource| Some(Count { waited: source.waited()?, at: Instant::now(), source });
+        let counts = limits::pressure_sources().filter_map(counted).collect();
+        let before = std::mem::replace(&mut self.counts, counts);
+        let mut all = self.counts.iter().map(|count| (count, count.percent(&before)));
         let short = all.find(|(count, percent)| *percent > SHORT_PERCENT && count.source.is_nearly_used());
         let Some((count, percent)) = short else { return };
         if let Some(client) = next_to_leave(shared, clients) {
@@ -191,12 +194,15 @@ mod tests {
 
     #[test]
     fn the_share_is_that_of_the_time_between_two_samples() {
-        let mut count = Count { source: PressureSource::of_machine(), waited: None };
-        let ms = Duration::from_millis(1);
-        assert_eq!(count.percent(ms * 5000, ms * 1000), 0, "nothing to compare with");
-        assert_eq!(count.percent(ms * 5000, ms * 1000), 0);
-        assert_eq!(count.percent(ms * 5250, ms * 1000), 25);
-        assert_eq!(count.percent(ms * 5450, ms * 2000), 10, "of two seconds");
-        assert_eq!(count.percent(ms * 10, ms * 1000), 0, "another group");
+        let (ms, start) = (Duration::from_millis(1), Instant::now());
+        let count =
+            |waited, at| Count { source: PressureSource::of_machine(), waited: ms * waited, at: start + ms * at };
+        let percent = |from, to: (u32, u32)| count(to.0, to.1).percent(from);
+        assert_eq!(percent(&[], (5000, 0)), 0, "nothing to compare with");
+        let before = [count(5000, 0)];
+        assert_eq!(percent(&before, (5000, 1000)), 0);
+        assert_eq!(percent(&before, (5250, 1000)), 25);
+        assert_eq!(percent(&before, (5200, 2000)), 10, "of two seconds");
+        assert_eq!(percent(&before, (10, 1000)), 0, "counted anew");
     }
 }

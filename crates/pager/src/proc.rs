@@ -618,8 +618,8 @@ impl Proc {
     pub fn stop(&self, shared: &Shared, why: &str) -> bool {
         let who = format!("process {} ({})", self.pid().unwrap_or(0), *self.comm.lock());
         if let Some(process) = self.identity.get().and_then(Identity::process) {
-            // Warns first: whoever sees the process die asks for the reason.
-            shared.warn(format!("killed {who}: {why}"));
+            // First: whoever sees the process die asks for the reason.
+            shared.outbox.announce(format!("killed {who}: {why}"));
             let launcher = std::os::unix::process::parent_id() as i32;
             let mut all = proctree::descendants_by_lists(launcher, |_| false).unwrap_or_default();
             all.retain(|other| procfs::share_memory(other.pid, process.pid) == Some(true));

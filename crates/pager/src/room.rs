@@ -32,6 +32,8 @@ pub struct Room {
     limit: usize,
     /// Processes with a stub.
     pub clients: AtomicUsize,
+    /// Processes without one whose statm is open.
+    pub unmanaged: AtomicUsize,
 }
 
 impl Room {
@@ -39,7 +41,7 @@ impl Room {
     pub fn new() -> Room {
         let base = std::fs::read_dir("/proc/self/fd").map_or(32, Iterator::count);
         let limit = memfit_os::process::descriptor_limit().map_or(usize::MAX, |(soft, _)| soft as usize);
-        Room { base, limit, clients: AtomicUsize::new(0) }
+        Room { base, limit, clients: AtomicUsize::new(0), unmanaged: AtomicUsize::new(0) }
     }
 }
 
@@ -60,11 +62,18 @@ impl Shared {
         self.descriptors_left() >= FILE + PAGED + CLIENT
     }
 
+    /// Whether a process without a stub may have a descriptor for good. A quarter of all is left for
+    /// those that need some.
+    pub fn room_for_unmanaged(&self) -> bool {
+        self.descriptors_left() >= self.room.limit / 4
+    }
+
     fn descriptors_left(&self) -> usize {
-        let Room { base, limit, clients } = &self.room;
+        let Room { base, limit, clients, unmanaged } = &self.room;
+        let unmanaged = unmanaged.load(Relaxed);
         let paged = self.procs.lock().len() * PAGED + self.unnamed.doomed();
         let files = self.files.count() * FILE;
-        limit.saturating_sub(base + RESERVED + clients.load(Relaxed) * CLIENT + paged + files)
+        limit.saturating_sub(base + RESERVED + clients.load(Relaxed) * CLIENT + unmanaged + paged + files)
     }
 }
 
@@ -86,4 +95,26 @@ pub fn full() -> io::Error {
 /// The error when the kernel gives no thread.
 pub fn no_thread(error: &io::Error) -> io::Error {
     io::Error::other(format!("the pager cannot start a thread: {error}; raise ulimit -u or pids.max"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::OnFull;
+    use memfit_core::scheme::Scheme;
+
+    #[test]
+    fn processes_without_a_stub_leave_descriptors_to_others() {
+        let mut shared = Shared::new(Scheme::default(), 64 << 20, OnFull::Stop, None).unwrap();
+        (shared.room.base, shared.room.limit) = (20, 110);
+        let mut open = 0;
+        while shared.room_for_unmanaged() {
+            open += 1;
+            shared.room.unmanaged.store(open, Relaxed);
+        }
+        assert_eq!(open, 110 - 20 - RESERVED - 110 / 4 + 1);
+        assert!(shared.room_for_paged());
+        shared.room.unmanaged.store(90, Relaxed);
+        assert!(!shared.room_for_paged(), "they are counted");
+    }
 }

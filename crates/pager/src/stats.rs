@@ -321,7 +321,7 @@ pub fn live(desk: &Desk, question: &Question) -> Stats {
         wall_ns: wall.as_nanos() as u64,
         exit: None,
         warnings: shared.outbox.warnings.lock().clone(),
-        processes_left_out: None,
+        processes_left_out: Some(shared.meters.rows_left_out.load(Relaxed)).filter(|rows| *rows > 0),
         peak: peak(shared, &now),
         now,
         faults: faults(&c, &shared.meters, &latency),

@@ -7,6 +7,7 @@
 //! other.
 
 use crate::attach::attach_or_warn;
+use crate::background::LastOrder;
 use crate::clients::{remove_client, Client, ATTACHING, DORMANT, IDLE, REFUSED, WAKING};
 use crate::control::Desk;
 use crate::detach::{self, Why};
@@ -31,7 +32,7 @@ const REFUSALS: u32 = 3;
 /// The user is warned of what is in the way after this time: debuggers trace their children for a
 /// moment.
 const TOLD_AFTER: Duration = Duration::from_secs(1);
-/// A new stub thread says hello within this time, unless it gets no CPU.
+/// A new stub thread says hello within this time, also on a busy machine.
 const HELLO_WITHIN: Duration = Duration::from_secs(60);
 /// A stub reports a filter within this time.
 const FILTER_TOLD_WITHIN: Duration = Duration::from_secs(1);
@@ -296,15 +297,17 @@ pub fn current_client(desk: &Desk, client: &Arc<Client>) -> Arc<Client> {
 /// was known of the process. A dormant client of an earlier program of the process has ended.
 pub fn join(desk: &Arc<Desk>, client: &Arc<Client>) {
     let mut clients = desk.clients.lock();
+    // An exec makes another client of the process, before or after the removal of the earlier one.
+    let earlier = clients.iter().rfind(|c| c.pid == client.pid).map(|earlier| LastOrder::of(earlier));
+    let order = earlier.unwrap_or_else(|| desk.detached.lock().last_order(client));
+    order.into_iter().for_each(|order| order.pass_on(client));
     let old = clients.iter().rfind(|c| c.pid == client.pid && c.dormant.is_some()).cloned();
     let made = old.as_ref().filter(|old| old.stage.load(SeqCst) == WAKING && client.dormant.is_none());
     if let Some(old) = made {
-        client.standing.store(old.standing.load(Relaxed), Relaxed);
-        client.told.store(old.told.load(Relaxed), Relaxed);
-        client.told_at.store(old.told_at.load(Relaxed), Relaxed);
         client.peak.store(old.peak.load(Relaxed), Relaxed);
         client.share.store(old.share.load(Relaxed), Relaxed);
         client.shmem.store(old.shmem.load(Relaxed), Relaxed);
+        client.shmem_mapped.store(old.shmem_mapped.load(Relaxed), Relaxed);
         let (weighed, unweighed) = (*old.weighed.lock(), *old.unweighed.lock());
         *client.weighed.lock() = weighed;
         *client.unweighed.lock() = unweighed;

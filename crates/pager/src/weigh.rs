@@ -130,6 +130,7 @@ fn weigh(client: &Client, forks: bool) {
     shmem = shmem.saturating_sub(before.max(staged()));
     // So do pages of the page cache.
     shmem = shmem.saturating_sub(proc.as_ref().map_or(0, |proc| proc.cached_bytes()));
+    client.shmem_mapped.store(shmem, Relaxed);
     let asks = shmem > SHMEM_SHARED || (forks && rss.anon > LEAST) || unmanaged.is_some();
     // The faults first: what is copied meanwhile counts twice, and not never.
     let measured = || Some((faults(client)?, client.rss.proportional()?));
@@ -148,7 +149,12 @@ fn weigh(client: &Client, forks: bool) {
 /// Whether what a process has for itself can change although it does not run.
 pub fn depends_on_others(client: &Client) -> bool {
     let unknown = || client.proc.lock().as_ref().is_some_and(|proc| proc.family.has_unknown_sharers());
-    client.shmem.load(Relaxed) > SHMEM_SHARED || unknown()
+    client.shmem_mapped.load(Relaxed) > SHMEM_SHARED || unknown()
+}
+
+/// Whether a measurement may walk page tables.
+fn may_walk(client: &Client) -> bool {
+    depends_on_others(client) || client.rss.shmem() > SHMEM_SHARED
 }
 
 /// Processes to be measured.
@@ -205,7 +211,7 @@ impl Weigher {
 
     fn give(&mut self, job: Job) {
         // Without sharers it is done at once.
-        if self.jobs.is_none() && (job.forks || job.clients.iter().any(|client| depends_on_others(client))) {
+        if self.jobs.is_none() && (job.forks || job.clients.iter().any(|client| may_walk(client))) {
             self.jobs = self.begin();
         }
         self.state.busy.store(true, Relaxed);

@@ -128,7 +128,7 @@ schema! {
         warnings: Vec<String> = "the warnings, as printed",
         #[serde(skip_serializing_if = "Option::is_none")]
         processes_left_out: Option<u64> =
-            "running processes that are not in `processes`, if there are too many for an answer",
+            "processes that are not in `processes`: with `--stats` ended ones, if there are more than 1000 of them; in an answer of a running pager running ones, if there are too many",
         -- "Memory now and at its peak\n\n`peak.*` has the largest value that each of them had, at different times."
         now: Now,
         peak: Memory<u64>,
@@ -146,7 +146,7 @@ schema! {
         transitions: Transitions,
         lock: Lock,
         monitor: Monitor,
-        -- "Processes\n\n`processes` is an array with one object for each pid."
+        -- "Processes\n\n`processes` is an array with one object for each pid; see `processes_left_out`."
         processes: Vec<Process>,
     }
 

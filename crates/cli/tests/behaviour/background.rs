@@ -142,6 +142,30 @@ fn a_process_leaves_and_comes_back() {
     held.ends();
 }
 
+/// Its next program, of which the pager hears anew, is in the background as well.
+#[test]
+fn a_process_stays_in_the_background_over_an_exec() {
+    let Some(bench) = Bench::new("background_exec", &[PYTHON]) else { return };
+    bench.file("blocks.py", include_str!("../workloads/blocks.py"));
+    bench.file("held.py", include_str!("../workloads/held.py"));
+    let mut command = bench.memfit();
+    let line = format!("echo waits; until test -e exec; do sleep 0.02; done; exec {PYTHON} held.py 1 1");
+    command.args(["run", "-q", "-m", BUDGET, "--", "sh", "-c", &line]).env("PAUSE", "0.1");
+    let tree = Tree::start(command, &bench.directory, true);
+    eventually("it waits", || tree.text().contains("waits"));
+    let pid = tree.members().command.expect("it waits").pid;
+    let held = Held { bench, tree, pid };
+    held.tell("bg -w");
+    assert_eq!(held.row()["background"], true);
+    fs::write(held.bench.directory.join("exec"), "").unwrap();
+    eventually("the next program runs", || held.tree.text().contains("ready"));
+    eventually("it is in the background", || {
+        row_of(held.tree.root(), pid).is_some_and(|row| row["comm"] == "python3" && row["background"] == true)
+    });
+    held.is_right(0);
+    held.ends();
+}
+
 /// `memfit stat` names a tree by the process of `memfit run`, whose descendants are the programs.
 #[test]
 fn a_tree_is_named_by_its_run() {

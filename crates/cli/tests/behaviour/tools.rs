@@ -7,7 +7,7 @@
 use crate::support::contents::{assert_contents, assert_contents_eq};
 use crate::support::known::{compare, plainly, program, same, BUDGET, EVICTED};
 use crate::support::process::Ran;
-use crate::support::{memfit, memfit_command, say, skip, Bench, Bounds, FORKS, SEVERAL};
+use crate::support::{memfit, memfit_command, say, skip, Bench, Bounds, FORKS, PYTHON, SEVERAL};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -83,6 +83,16 @@ fn a_preload_that_replaces_the_stub() {
         managed.err
     );
     assert!(stats.number("/peak/total_bytes") > 8 << 20, "{:#}", stats.json);
+}
+
+/// No stub is on its way to the fork children of such a program: they count at once.
+#[test]
+fn fork_children_of_a_program_without_the_stub() {
+    let Some(bench) = Bench::new("unmanaged_forks", &[PYTHON]) else { return };
+    bench.file("forks.py", include_str!("../workloads/short_forks.py"));
+    let (managed, stats) = bench.managed(&format!("env -u LD_PRELOAD {PYTHON} forks.py"), 512 << 20);
+    assert_contents_eq!((managed.code, &*managed.out), (Some(0), &b"done\n"[..]), "{}", managed.err);
+    assert!(stats.number("/peak/total_bytes") > 60 << 20, "{:#}", stats.json);
 }
 
 /// Another preloaded library answers calls that the stub sees first.

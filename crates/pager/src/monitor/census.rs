@@ -5,11 +5,12 @@ use super::{Monitor, SHARED_TAKEN};
 use crate::adopt;
 use crate::clients::{self, Client};
 use crate::detach;
+use crate::idle::RESTS_AFTER;
 use crate::proc::send_command;
 use crate::state::Shared;
 use crate::wake;
 use crate::weigh;
-use memfit_os::procfs::{self, RssReader};
+use memfit_os::procfs::{self, Rss, RssReader};
 use memfit_os::proctree::{self, ProcStat};
 use memfit_os::program;
 use memfit_os::signal_probe;
@@ -26,6 +27,8 @@ use std::time::{Duration, Instant};
 /// also how long a fork child must live to be measured.
 const SLOW_SAMPLE: Duration = Duration::from_millis(250);
 const SOON: Duration = Duration::from_millis(20);
+/// A slow sample that took 1 ms is followed by the next after this many ms at the earliest.
+const SLOW_PART: u32 = 4;
 /// A fork child, or a program with a stub, says hello within this time, or it cannot: it is in
 /// another network namespace, for instance.
 const COMES_AT_ALL: Duration = Duration::from_secs(2);
@@ -43,35 +46,113 @@ const HELLO_TAKES: Duration = Duration::from_millis(10);
 /// How long the monitor waits for a process that gets no CPU.
 const COMES_WITHOUT_CPU: Duration = Duration::from_secs(60);
 
+/// The open statm of a process, which [`crate::room`] counts.
+struct Sizes {
+    reader: RssReader,
+    shared: Arc<Shared>,
+}
+
+impl Sizes {
+    fn new(reader: RssReader, shared: &Arc<Shared>) -> Sizes {
+        shared.room.unmanaged.fetch_add(1, Relaxed);
+        Sizes { reader, shared: Arc::clone(shared) }
+    }
+}
+
+impl Drop for Sizes {
+    fn drop(&mut self) {
+        self.shared.room.unmanaged.fetch_sub(1, Relaxed);
+    }
+}
+
 /// A process of the tree whose stub has not said hello, or that has none.
 pub(super) struct Unmanaged {
-    rss: RssReader,
+    /// `None` while descriptors are short: then only the slow sample reads its sizes.
+    sizes: Option<Sizes>,
+    last: Rss,
+    /// Together with its pid it identifies the process.
+    started: u64,
     since: Instant,
     /// It may wait at the start socket.
     connects: bool,
-    /// Made by fork, without an exec since: what it has is its parent's, and its stub may be on its
-    /// way.
+    /// Made by fork, without an exec since.
     forked: bool,
+    /// Its stub may be on its way, and as many anonymous bytes are its parent's until then.
+    awaited: bool,
+    inherited: u64,
+    /// It has called exec, and no client was found that lends it memory.
+    has_own_memory: bool,
     /// Its row in the statistics, once it is known why it is not paged.
-    pub(super) row: Option<Process>,
+    row: Option<Process>,
 }
 
 impl Unmanaged {
-    /// Bytes that count.
-    pub(super) fn bytes(&self) -> Option<u64> {
-        let anon = self.rss.read().ok()?.anon;
-        Some(if self.forked && self.age() < COMES_AT_ALL { 0 } else { anon })
+    /// `parent`: anonymous bytes of its parent, if they are known.
+    fn new(process: &ProcStat, rss: Rss, parent: Option<u64>) -> Unmanaged {
+        Unmanaged {
+            sizes: None,
+            last: rss,
+            started: process.start_ticks,
+            since: Instant::now(),
+            connects: false,
+            forked: process.forked,
+            awaited: process.forked,
+            inherited: parent.unwrap_or(rss.anon).min(rss.anon),
+            has_own_memory: false,
+            row: None,
+        }
+    }
+
+    /// Whether this is the process, in the same program as far as that shows.
+    fn is(&self, process: &ProcStat) -> bool {
+        self.started == process.start_ticks && self.forked == process.forked
+    }
+
+    /// Reads its sizes, and keeps the file open if there are descriptors. Looks up its files.
+    fn measure(&mut self, pid: i32, shared: &Arc<Shared>) -> io::Result<()> {
+        let keeps = shared.room_for_unmanaged();
+        self.last = match &self.sizes {
+            Some(sizes) => sizes.reader.read()?,
+            None => {
+                let reader = RssReader::open(pid)?;
+                let rss = reader.read()?;
+                self.sizes = keeps.then(|| Sizes::new(reader, shared));
+                rss
+            }
+        };
+        if !keeps {
+            self.sizes = None;
+            let what = "the memory of processes without libmemfit.so is measured only each 250 ms";
+            shared.warn(format!("{what}: the pager has few descriptors left: raise ulimit -n"));
+        }
+        Ok(())
+    }
+
+    /// Bytes that count now; `None` once it is gone. Looks up no file of one that is ending.
+    fn sample(&mut self) -> Option<u64> {
+        if let Some(sizes) = &self.sizes {
+            self.last = sizes.reader.sample().ok()?;
+        }
+        Some(self.counted())
+    }
+
+    /// Bytes that count. Until its stub comes, a fork child has what is its parent's for nothing.
+    fn counted(&self) -> u64 {
+        let inherited = if self.awaited && self.age() < COMES_AT_ALL { self.inherited } else { 0 };
+        self.last.anon.saturating_sub(inherited)
     }
 
     /// Whether it has memory. The size of one that nobody has waited for reads as zeros.
-    pub(super) fn lives(&self) -> bool {
-        self.rss.read().is_ok_and(|rss| rss.mapped > 0)
+    fn lives(&self, pid: i32) -> bool {
+        let now = || RssReader::open(pid).and_then(|reader| reader.read());
+        let read = self.sizes.as_ref().map_or_else(now, |sizes| sizes.reader.read());
+        read.is_ok_and(|rss| rss.mapped > 0)
     }
 
     /// Its row at this moment, if it is known why it is not paged.
     fn row_now(&mut self) -> Option<Process> {
+        let bytes = self.last.anon;
         let row = self.row.as_mut()?;
-        let bytes = self.rss.read().ok()?.anon;
         row.resident_bytes = bytes;
         row.peak_total_bytes = row.peak_total_bytes.max(bytes);
         Some(row.clone())
@@ -118,7 +199,8 @@ impl Monitor {
                 || self.copied
         };
         let cost = || self.slow_cost + self.weigher.cost();
-        since > SLOW_SAMPLE || (sharers && !self.weigher.is_busy() && since > SOON.max(cost() * 10) && changed())
+        since > SLOW_SAMPLE.max(self.slow_cost * SLOW_PART)
+            || (sharers && !self.weigher.is_busy() && since > SOON.max(cost() * 10) && changed())
     }
 
     /// Rare and expensive: unmanaged processes, shared memory, proportional sizes after forks,
@@ -159,10 +241,11 @@ impl Monitor {
         if !self.desk.launcher_ended.load(Relaxed) {
             return below(self.desk.config.launcher_pid);
         }
-        // The size cannot be read of another process with that pid.
-        let unmanaged = self.unmanaged.iter().filter(|(_, unmanaged)| unmanaged.bytes().is_some());
-        let unmanaged: Vec<i32> = unmanaged.map(|(&pid, _)| pid).collect();
-        let mut found: Vec<ProcStat> = unmanaged.iter().filter_map(|&pid| proctree::read_stat(pid)).collect();
+        let same = |(&pid, known): (&i32, &Unmanaged)| {
+            proctree::read_stat(pid).filter(|process| process.start_ticks == known.started)
+        };
+        let mut found: Vec<ProcStat> = self.unmanaged.iter().filter_map(same).collect();
+        let unmanaged: Vec<i32> = found.iter().map(|process| process.pid).collect();
         for &root in known.iter().chain(&unmanaged) {
             found.extend(below(root)?);
         }
@@ -172,82 +255,135 @@ impl Monitor {
         Ok(found)
     }
 
+    /// Bytes of all that count now.
+    pub(super) fn sample_unmanaged(&mut self, clients: &[Arc<Client>]) -> u64 {
+        let mut all = 0;
+        self.unmanaged.retain(|&pid, unmanaged| {
+            // It may have said hello since it was found.
+            if clients.iter().any(|c| c.pid == pid && !c.gone.load(Relaxed)) {
+                return false;
+            }
+            let bytes = unmanaged.sample();
+            all += bytes.unwrap_or(0);
+            if bytes.is_none() {
+                unmanaged.row.take().into_iter().for_each(|row| clients::remember(&self.desk, row));
+            }
+            bytes.is_some()
+        });
+        all
+    }
+
     /// Returns who may have the memory of a client, as pairs of pids: the client, the other one.
     /// `None` if the tree cannot be listed.
     fn find_unmanaged(&mut self, clients: &[Arc<Client>]) -> Option<Vec<(i32, i32)>> {
+        let desk = Arc::clone(&self.desk);
         let served = clients.iter().filter(|client| !client.gone.load(Relaxed)).map(|client| client.pid);
         let known: HashSet<i32> = served.chain([std::process::id() as i32]).collect();
+        let remembered = desk.detached.lock().pids();
         let others = self.others(&known).ok()?;
-        crate::forks::forget_lost(&self.desk.shared, &others);
-        let (mut names, mut children) = (Vec::new(), Vec::new());
+        let listed: HashSet<i32> = others.iter().map(|process| process.pid).chain(known).collect();
+        desk.detached.lock().forget(remembered, |pid| listed.contains(&pid));
+        crate::forks::forget_lost(&desk.shared, &others);
+        let mut names = Names::default();
         let (mut seen, mut sharers) = (HashMap::new(), Vec::new());
-        clients.iter().for_each(|client| client.lends.store(false, Relaxed));
+        let lent = clients.iter().filter(|client| client.lends.swap(false, Relaxed));
+        let lent: HashSet<i32> = lent.map(|client| client.pid).collect();
         for process in &others {
-            if self.is_signal_probe(process) || shares_memory(process, clients, &mut sharers) {
+            let old = self.unmanaged.remove(&process.pid).filter(|old| old.is(process));
+            let lenders =
+                Lenders { clients, lent: &lent, is_alone: old.as_ref().is_some_and(|old| old.has_own_memory) };
+            if self.is_signal_probe(process) || lenders.share_with(process, &mut sharers) {
                 continue;
             }
-            let old = self.unmanaged.remove(&process.pid).filter(|old| old.forked == process.forked);
-            let Some(mut unmanaged) = old.or_else(|| {
-                let rss = RssReader::open(process.pid).ok()?;
-                Some(Unmanaged { rss, since: Instant::now(), connects: false, forked: process.forked, row: None })
-            }) else {
-                continue;
-            };
+            let Some(mut unmanaged) = old.or_else(|| begin(process, clients, &seen)) else { continue };
+            unmanaged.has_own_memory = !process.forked;
+            // A process that is known to have no stub passes none on.
+            unmanaged.awaited &= seen.get(&process.ppid).is_none_or(|parent| parent.row.is_none());
+            // Without a descriptor its last sizes count.
+            let _ = unmanaged.measure(process.pid, &desk.shared);
             unmanaged.connects = procfs::system_call(process.pid) == Some(libc::SYS_connect);
-            let waited = unmanaged.age();
-            // A small process is not worth a warning: `unshare` that waits for its child, for
-            // instance.
-            let large = || unmanaged.bytes().is_some_and(|bytes| bytes >= TOLD_BYTES);
-            let left = self.desk.detached.lock().of(process);
-            let has_run = || {
-                let time = procfs::cpu_clock(process.pid);
-                waited >= COMES_WITHOUT_CPU || time.is_none_or(|time| time >= HELLO_TAKES)
-            };
-            let late = || {
-                waited >= STUB_COMES && !unmanaged.forked && adopt::is_without_stub(process.pid, &self.desk.shared.stub)
-            };
-            let why = if let Some(why) = left {
-                if large() {
-                    detach::tell(&self.desk, process.pid, &process.comm, why, false);
-                }
-                Some(why.text().to_owned())
-            } else if late() || (waited >= COMES_AT_ALL && large() && has_run()) {
-                // To find it out takes several reads.
-                let known = unmanaged.row.as_ref().filter(|row| row.comm == process.comm);
-                let why = known.and_then(|row| row.why_not_paged.clone());
-                let why = why.unwrap_or_else(|| why_unreached(process.pid, &self.desk.shared));
-                let of_client = unmanaged.forked && clients.iter().any(|client| client.pid == process.ppid);
-                // One that has ended meanwhile has shown no reason.
-                let shows = unmanaged.lives();
-                match of_client {
-                    _ if !shows => {}
-                    true => children.push((process.comm.clone(), process.comm.clone())),
-                    false => names.push((process.comm.clone(), format!("{} ({why})", process.comm))),
-                }
-                shows.then_some(why)
-            } else {
-                None
-            };
-            if let Some(why) = why {
+            if let Some(why) = self.why_not_paged(process, &unmanaged, clients, &mut names) {
                 let row = unmanaged.row.get_or_insert_default();
                 let (comm, why_not_paged) = (process.comm.clone(), Some(why));
                 *row = Process { pid: process.pid, comm, why_not_paged, running: true, ..row.clone() };
             }
             seen.insert(process.pid, unmanaged);
         }
-        let ended = std::mem::replace(&mut self.unmanaged, seen).into_values().filter(|old| !old.lives());
-        ended.filter_map(|old| old.row).for_each(|row| clients::remember(&self.desk, row));
-        *self.desk.unpaged.lock() = self.unmanaged.values_mut().filter_map(Unmanaged::row_now).collect();
+        let ended = std::mem::replace(&mut self.unmanaged, seen).into_iter().filter(|(pid, old)| !old.lives(*pid));
+        ended.filter_map(|(_, old)| old.row).for_each(|row| clients::remember(&desk, row));
+        *desk.unpaged.lock() = self.unmanaged.values_mut().filter_map(Unmanaged::row_now).collect();
+        self.tell_unmanaged(names);
+        Some(sharers)
+    }
+
+    /// Why a process is not paged, once that is known. Notes whom the user is to be told of.
+    fn why_not_paged(
+        &self,
+        process: &ProcStat,
+        unmanaged: &Unmanaged,
+        clients: &[Arc<Client>],
+        names: &mut Names,
+    ) -> Option<String> {
+        let waited = unmanaged.age();
+        // A small process is not worth a warning: `unshare` that waits for its child, for instance.
+        let large = unmanaged.counted() >= TOLD_BYTES;
+        let left = self.desk.detached.lock().of(process);
+        if let Some(why) = left {
+            if large {
+                detach::tell(&self.desk, process.pid, &process.comm, why, false);
+            }
+            return Some(why.text().to_owned());
+        }
+        let has_run = || {
+            let time = procfs::cpu_clock(process.pid);
+            waited >= COMES_WITHOUT_CPU || time.is_none_or(|time| time >= HELLO_TAKES)
+        };
+        let late =
+            || waited >= STUB_COMES && !unmanaged.forked && adopt::is_without_stub(process.pid, &self.desk.shared.stub);
+        let lost = || waited >= COMES_AT_ALL && large && has_run();
+        if !late() && !lost() {
+            return None;
+        }
+        // To find it out takes several reads.
+        let known = unmanaged.row.as_ref().filter(|row| row.comm == process.comm);
+        let why = known.and_then(|row| row.why_not_paged.clone());
+        let why = why.unwrap_or_else(|| why_unreached(process.pid, &self.desk.shared));
+        // One that has ended meanwhile has shown no reason.
+        unmanaged.lives(process.pid).then_some(())?;
+        match unmanaged.forked && clients.iter().any(|client| client.pid == process.ppid) {
+            true => names.children.push((process.comm.clone(), process.comm.clone())),
+            false => names.others.push((process.comm.clone(), format!("{} ({why})", process.comm))),
+        }
+        Some(why)
+    }
+
+    fn tell_unmanaged(&mut self, names: Names) {
         let shared = &self.desk.shared;
-        tell_of(shared, names, &mut self.unmanaged_told, |names| format!("not paged, but counted: {names}"));
-        tell_of(shared, children, &mut self.children_told, |names| {
+        tell_of(shared, names.others, &mut self.unmanaged_told, |names| format!("not paged, but counted: {names}"));
+        tell_of(shared, names.children, &mut self.children_told, |names| {
             format!(
                 "counted as if they shared nothing: fork children of {names} have not come to the pager within \
                  {COMES_AT_ALL:?} (the machine is busy, or a network namespace keeps them away)"
             )
         });
-        Some(sharers)
     }
+}
+
+/// Processes that the user is to be told of, each with its text.
+#[derive(Default)]
+struct Names {
+    /// Fork children of clients.
+    children: Vec<(String, String)>,
+    others: Vec<(String, String)>,
+}
+
+/// A process that is seen for the first time. `seen`: those before it, its parent among them.
+fn begin(process: &ProcStat, clients: &[Arc<Client>], seen: &HashMap<i32, Unmanaged>) -> Option<Unmanaged> {
+    let rss = RssReader::open(process.pid).and_then(|rss| rss.read()).ok()?;
+    let parent = seen.get(&process.ppid);
+    let of_client = || clients.iter().rfind(|client| client.pid == process.ppid)?.rss.read().ok();
+    let parent = parent.map(|parent| parent.last).or_else(of_client);
+    Some(Unmanaged::new(process, rss, parent.map(|rss| rss.anon)))
 }
 
 /// Why a process has not come to the pager, as far as that shows.
@@ -288,32 +424,91 @@ fn end_with_program(client: &Client) {
     }
 }
 
-/// Whether a process has the memory of another one, which counts it: its parent's, for vfork and
-/// most others, or, when that has ended, that of one of the same size. A client that lends it is to
-/// know, and both are noted in `sharers`; the parent also if the kernel does not say whether it
-/// lends its memory.
-fn shares_memory(process: &proctree::ProcStat, clients: &[Arc<Client>], sharers: &mut Vec<(i32, i32)>) -> bool {
-    let with_parent = procfs::share_memory(process.pid, process.ppid);
-    let parent = clients.iter().find(|client| client.pid == process.ppid);
-    let as_large = || {
-        let mapped = RssReader::open(process.pid).and_then(|rss| rss.read()).ok()?.mapped;
-        let as_large = |client: &&Arc<Client>| client.rss.read().is_ok_and(|rss| rss.mapped == mapped);
-        let lends = |client: &&Arc<Client>| procfs::share_memory(process.pid, client.pid) == Some(true);
-        clients.iter().filter(|_| mapped > 0).filter(as_large).find(lends)
-    };
-    let has_parents = with_parent == Some(true);
-    let lender = parent.filter(|_| has_parents).or_else(as_large);
-    lender.inspect(|client| client.lends.store(true, Relaxed));
-    let may_lend = lender.or_else(|| parent.filter(|_| process.forked && with_parent.is_none()));
-    // A parent is listed before its children, and can have another process's memory itself.
-    let of_parent = || sharers.iter().find(|&&(_, sharer)| has_parents && sharer == process.ppid).map(|pair| pair.0);
-    let of = may_lend.map(|client| client.pid).or_else(of_parent);
-    sharers.extend(of.map(|lender| (lender, process.pid)));
-    lender.is_some() || has_parents
+/// Who may lend a process memory.
+struct Lenders<'a> {
+    clients: &'a [Arc<Client>],
+    /// Those that lent some at the last slow sample.
+    lent: &'a HashSet<i32>,
+    /// Nobody but its parent can.
+    is_alone: bool,
+}
+
+impl Lenders<'_> {
+    /// Whether a process has the memory of another one, which counts it: its parent's, for vfork
+    /// and most others, or, when that has ended, that of one of the same size. A client that lends
+    /// it is to know, and both are noted in `sharers`; the parent also if the kernel does not say
+    /// whether it lends its memory.
+    fn share_with(&self, process: &ProcStat, sharers: &mut Vec<(i32, i32)>) -> bool {
+        let with_parent = procfs::share_memory(process.pid, process.ppid);
+        let parent = self.clients.iter().find(|client| client.pid == process.ppid);
+        let has_parents = with_parent == Some(true);
+        let asks = !self.is_alone || with_parent != Some(false);
+        let lender = parent.filter(|_| has_parents).or_else(|| if asks { self.as_large(process.pid) } else { None });
+        lender.inspect(|client| client.lends.store(true, Relaxed));
+        let may_lend = lender.or_else(|| parent.filter(|_| process.forked && with_parent.is_none()));
+        // A parent is listed before its children, and can have another process's memory itself.
+        let of_parent =
+            || sharers.iter().find(|&&(_, sharer)| has_parents && sharer == process.ppid).map(|pair| pair.0);
+        let of = may_lend.map(|client| client.pid).or_else(of_parent);
+        sharers.extend(of.map(|lender| (lender, process.pid)));
+        lender.is_some() || has_parents
+    }
+
+    /// The client of the same size that shares its memory with a process.
+    fn as_large(&self, pid: i32) -> Option<&Arc<Client>> {
+        let mapped = RssReader::open(pid).and_then(|rss| rss.read()).ok()?.mapped;
+        let now = Instant::now();
+        let as_large = |client: &&Arc<Client>| {
+            // The size of one at rest is as it was.
+            let changes = || client.watch.lock().ran_within(RESTS_AFTER, now);
+            match self.lent.contains(&client.pid) || changes() {
+                true => client.rss.read().is_ok_and(|rss| rss.mapped == mapped),
+                false => client.mapped.load(Relaxed) == mapped,
+            }
+        };
+        let lends = |client: &&Arc<Client>| procfs::share_memory(pid, client.pid) == Some(true);
+        self.clients.iter().filter(|_| mapped > 0).filter(as_large).find(lends)
+    }
 }
 
 /// Evicted pages of processes that share some after a fork.
 fn shared_evictions(shared: &Shared) -> u64 {
     let procs = shared.procs.lock();
     procs.iter().filter(|p| p.family.shares()).map(|p| p.counters.evicted.load(Relaxed)).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn child(anon: u64, parent: Option<u64>, awaited: bool) -> Unmanaged {
+        let stat = proctree::read_stat(std::process::id() as i32).unwrap();
+        let rss = Rss { anon: anon * MIB, ..Rss::default() };
+        Unmanaged { awaited, ..Unmanaged::new(&stat, rss, parent.map(|mib| mib * MIB)) }
+    }
+
+    #[test]
+    fn a_fork_child_counts_with_what_its_parent_has_not() {
+        let counts = |child: &Unmanaged| child.counted() / MIB;
+        let mut of_client = child(100, Some(100), true);
+        assert_eq!(counts(&of_client), 0, "all is its parent's, and its stub comes");
+        of_client.last.anon = 130 * MIB;
+        assert_eq!(counts(&of_client), 30, "it has grown");
+        of_client.since -= COMES_AT_ALL;
+        assert_eq!(counts(&of_client), 130, "its stub does not come");
+        assert_eq!(counts(&child(120, Some(8), true)), 112, "it had grown when it was found");
+        assert_eq!(counts(&child(120, None, true)), 0, "nobody knows its parent");
+        assert_eq!(counts(&child(120, Some(100), false)), 120, "its parent has no stub, so no stub comes");
+    }
+
+    #[test]
+    fn nobody_is_taken_for_another_process_of_the_same_pid() {
+        let mut stat = proctree::read_stat(std::process::id() as i32).unwrap();
+        let known = Unmanaged::new(&stat, Rss::default(), None);
+        assert!(known.is(&stat));
+        stat.start_ticks += 1;
+        assert!(!known.is(&stat));
+    }
 }

@@ -160,10 +160,10 @@ impl BlockWriter {
 
     fn landed(&mut self, flight: usize, error: Option<io::Error>) {
         let Flight { run, transfer } = self.flights.swap_remove(flight);
-        if self.flights.is_empty() {
-            let busy = self.busy_since.elapsed().as_nanos() as u64;
-            self.tier.counters.write_ns.fetch_add(busy, Relaxed);
-        }
+        // A device that is never idle would not count otherwise.
+        let busy = std::mem::replace(&mut self.busy_since, Instant::now()).elapsed();
+        let bytes = if error.is_none() { run.blocks.len() * BLOCK } else { 0 };
+        self.tier.counters.wrote(bytes as u64, busy);
         let buffer = transfer.into_buffer();
         self.held -= buffer.len();
         if self.buffer.is_none() && buffer.len() == SEGMENT {

@@ -47,6 +47,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Counts since the start: calls, bytes, segments.
 #[derive(Debug, Default)]
@@ -57,8 +58,9 @@ pub struct Counters {
     pub reads: AtomicU64,
     pub writes: AtomicU64,
     pub errors: AtomicU64,
-    /// Nanoseconds in which at least one write was under way.
+    /// Of late: nanoseconds in which at least one write was under way, and the bytes written then.
     pub write_ns: AtomicU64,
+    pub timed_bytes: AtomicU64,
     pub peak_bytes: AtomicU64,
     /// Bytes of objects that came from the pool or from staging. The rest of `write_bytes` is
     /// padding and cleaning.
@@ -69,6 +71,21 @@ pub struct Counters {
     pub held_back: AtomicU64,
     /// Requests that the device has not answered yet.
     pub under_way: Arc<engine::UnderWay>,
+}
+
+/// The time that writes take is judged by so many bytes, or twice as many.
+const TIMED_BYTES: u64 = 256 << 20;
+
+impl Counters {
+    /// So many bytes were written while the device was busy for so long. Called by the one writer.
+    fn wrote(&self, bytes: u64, busy: Duration) {
+        self.timed_bytes.fetch_add(bytes, Relaxed);
+        self.write_ns.fetch_add(busy.as_nanos() as u64, Relaxed);
+        // A device that was slow can be fast again.
+        if self.timed_bytes.load(Relaxed) >= 2 * TIMED_BYTES {
+            [&self.timed_bytes, &self.write_ns].iter().for_each(|count| count.store(count.load(Relaxed) / 2, Relaxed));
+        }
+    }
 }
 
 /// Alignment of offsets, lengths and buffers that O_DIRECT needs, bytes.
@@ -250,12 +267,12 @@ impl SwapTier {
 
     /// Whether writes take longer than this, ns per byte.
     pub fn is_slow(&self, ns: u64) -> bool {
-        self.counters.write_ns.load(Relaxed) > self.counters.write_bytes.load(Relaxed) * ns
+        self.counters.write_ns.load(Relaxed) > self.counters.timed_bytes.load(Relaxed) * ns
     }
 
     /// Time to write a page, ns; 0 before the first write.
     pub fn page_write_ns(&self) -> u64 {
-        page_write_ns(self.counters.write_ns.load(Relaxed), self.counters.write_bytes.load(Relaxed))
+        page_write_ns(self.counters.write_ns.load(Relaxed), self.counters.timed_bytes.load(Relaxed))
     }
 
     /// The blocks that can be written now, in the order in which the devices are to be used: fewer

@@ -64,6 +64,7 @@ struct Flight {
     transfer: Transfer,
     segment: SegmentId,
     items: Vec<Item>,
+    bytes: usize,
 }
 
 /// A segment whose live objects are appended elsewhere.
@@ -200,7 +201,7 @@ impl Writer {
         self.engine.start();
         (open.fill, open.flushed) = (end, end);
         let items = std::mem::take(&mut open.items);
-        self.flights.push(Flight { transfer, segment: open.segment, items });
+        self.flights.push(Flight { transfer, segment: open.segment, items, bytes: len });
         if SEGMENT - end < ALIGN {
             self.close();
         }
@@ -245,11 +246,10 @@ impl Writer {
     }
 
     fn landed(&mut self, flight: usize, error: Option<io::Error>) {
-        let Flight { transfer, segment, items } = self.flights.swap_remove(flight);
-        if self.flights.is_empty() {
-            let busy = self.busy_since.elapsed().as_nanos() as u64;
-            self.tier.counters.write_ns.fetch_add(busy, Relaxed);
-        }
+        let Flight { transfer, segment, items, bytes } = self.flights.swap_remove(flight);
+        // A device that is never idle would not count otherwise.
+        let busy = std::mem::replace(&mut self.busy_since, Instant::now()).elapsed();
+        self.tier.counters.wrote(if error.is_none() { bytes as u64 } else { 0 }, busy);
         self.not_left(&items);
         if let Some(error) = &error {
             self.lost(segment, error);
@@ -426,6 +426,7 @@ mod tests {
     use memfit_core::Extent;
     use std::collections::HashMap;
     use std::path::Path;
+    use std::time::Duration;
 
     /// A tier on a disk, which a temporary directory need not be.
     fn tier(bytes: u64) -> Arc<SwapTier> {
@@ -463,6 +464,39 @@ mod tests {
         }
         take(writer, false);
         stored
+    }
+
+    #[test]
+    fn the_time_of_writes_counts_while_the_device_is_never_idle() {
+        let tier = tier(64 << 20);
+        let mut writer = Writer::new(Arc::clone(&tier));
+        let bytes = vec![7; 4096];
+        for object in 0..20_000 {
+            while writer.room(4096, false) == Room::Later {
+                writer.wait(100);
+                let landed = !writer.reap().is_empty();
+                assert!(!landed || tier.counters.write_ns.load(Relaxed) > 0);
+                if landed && writer.busy() {
+                    return;
+                }
+            }
+            if writer.room(4096, false) == Room::No {
+                return;
+            }
+            writer.add(ObjectId(object), 3, &bytes, None);
+        }
+    }
+
+    #[test]
+    fn a_device_that_was_slow_can_be_fast_again() {
+        let tier = tier(64 << 20);
+        let write = |mib: u64, ms_per_mib| {
+            (0..mib).for_each(|_| tier.counters.wrote(1 << 20, Duration::from_millis(ms_per_mib)));
+        };
+        write(2048, 50);
+        assert!(tier.is_slow(20));
+        write(2048, 1);
+        assert!(!tier.is_slow(5));
     }
 
     #[test]
