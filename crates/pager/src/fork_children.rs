@@ -408,8 +408,7 @@ fn settle(shared: &Arc<Shared>, proc: &Arc<Proc>, pid: i32) -> Result<(), Broken
     proc.unsure.store(false, Relaxed);
     let Inherited { changes, had, .. } = &inherited;
     if !changes.is_empty() {
-        let pagemap =
-            Pagemap::open(pid).map_err(|error| Broken(format!("its memory cannot be looked at: {error}")))?;
+        let pagemap = Pagemap::open(pid).map_err(|error| Broken(format!("its memory cannot be looked at: {error}")))?;
         let touched = |at, _| pagemap.is_present(at).unwrap_or(false);
         let made = with_core(shared, |core| fork::apply_made(core, proc.id, changes, had, &registered, touched))?;
         let made = changes.iter().zip(made).filter(|&(_, made)| made);
