@@ -297,11 +297,25 @@ pub fn from_client(desk: &Arc<Desk>, client: &Arc<Client>) {
     manage_ready(desk, client);
 }
 
-/// Keeps the row of a process that has ended, for the statistics.
-pub fn remember(desk: &Desk, row: Process) {
+/// A process that has ended or was detached, for the statistics.
+pub struct Past {
+    row: Process,
+    /// Page faults on what a detached process has outside of memory are served still.
+    counters: Option<Arc<ProcCounters>>,
+}
+
+impl Past {
+    pub fn row(&self) -> Process {
+        let faults = self.counters.as_ref().map_or(self.row.faults, |counters| counters.faults.load(Relaxed));
+        Process { faults, ..self.row.clone() }
+    }
+}
+
+/// Keeps the row of such a process.
+pub fn remember(desk: &Desk, row: Process, counters: Option<Arc<ProcCounters>>) {
     let mut past = desk.past.lock();
     if past.len() < PAST_MAX {
-        past.push(Process { resident_bytes: 0, running: false, ..row });
+        past.push(Past { row: Process { resident_bytes: 0, running: false, ..row }, counters });
     } else {
         desk.shared.meters.rows_left_out.fetch_add(1, Relaxed);
     }
@@ -317,7 +331,8 @@ pub fn remove_client(desk: &Desk, client: &Arc<Client>) {
         proc.dead.store(true, Relaxed);
         proc.kick.raise();
     }
-    remember(desk, client.row());
+    let counters = client.proc.lock().as_ref().map(|proc| Arc::clone(&proc.counters));
+    remember(desk, client.row(), counters);
     desk.detached.lock().remember_order(client);
     let mut clients = desk.clients.lock();
     clients.retain(|c| !Arc::ptr_eq(c, client));

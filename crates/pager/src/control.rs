@@ -1,7 +1,7 @@
 //! The control thread: it polls stubs, newcomers and the launcher.
 
 use crate::attach::manage_ready;
-use crate::clients::{from_client, Client, ATTACHING, IDLE, MANAGED, REFUSED};
+use crate::clients::{from_client, Client, Past, ATTACHING, IDLE, MANAGED, REFUSED};
 use crate::config::{Config, FromPager, ToPager};
 use crate::detach::Detached;
 use crate::fork_children;
@@ -53,7 +53,7 @@ pub struct Desk {
     /// Set when the tree has ended and no other process is paged.
     pub over: AtomicBool,
     /// Clients that ended, for the statistics.
-    pub past: Lock<Vec<Process>, { rank::PAST }>,
+    pub past: Lock<Vec<Past>, { rank::PAST }>,
     /// Processes without a stub whose reason is known.
     pub detached: Lock<Detached, { rank::DETACHED }>,
     /// Rows of processes that are not clients, as the monitor has seen them last.

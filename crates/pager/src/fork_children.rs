@@ -151,7 +151,7 @@ pub fn name(shared: &Arc<Shared>, proc: &Arc<Proc>, claims: &[Arc<Client>]) {
     let (Some(client), None) = (theirs.next(), theirs.next()) else { return };
     clients.retain(|c| !Arc::ptr_eq(c, client));
     drop(clients);
-    if let Err(Broken(why)) = settle(shared, proc, client.pid) {
+    if let Err(Broken(why)) = reconcile(shared, proc, client.pid) {
         return cannot_inherit(shared, client, &why);
     }
     // Before the monitor can attach it.
@@ -365,8 +365,8 @@ pub fn all_told(shared: &Shared, parent: &Proc) {
     shared.outbox.wake_control();
 }
 
-/// A page that may not be the child's is touched before [`settle`]: a child without fork handlers.
-/// What its parent says of itself now counts.
+/// A page that may not be the child's is touched before [`reconcile`]: a child without fork
+/// handlers. What its parent says of itself now counts.
 pub fn lacks(shared: &Shared, proc: &Proc, page: Page) {
     let at = page.address();
     if proc.not_inherited.lock().iter().any(|range| (range.0..range.1).contains(&at)) {
@@ -380,7 +380,7 @@ pub fn lacks(shared: &Shared, proc: &Proc, page: Page) {
 /// that is known now, of its address space or of what it gives to children, may be one from before
 /// the fork or from after it; and one from before may be known later. The child's own mappings
 /// decide. Called by the child's fault thread.
-fn settle(shared: &Arc<Shared>, proc: &Arc<Proc>, pid: i32) -> Result<(), Broken> {
+fn reconcile(shared: &Arc<Shared>, proc: &Arc<Proc>, pid: i32) -> Result<(), Broken> {
     let begun = Instant::now();
     let told = || proc.inherited.lock().as_ref().is_none_or(|all| all.told);
     while !told() && begun.elapsed() < TOLD_WITHIN && !proc.uffd.gone() {

@@ -198,7 +198,7 @@ pub struct Proc {
     /// Load control lets its faults wait.
     pub held: AtomicBool,
     /// Counts for the statistics.
-    pub counters: ProcCounters,
+    pub counters: Arc<ProcCounters>,
     /// With fork events: what a fork child has inherited, until its memory is confirmed.
     pub inherited: Lock<Option<Inherited>, { rank::INHERITED }>,
     /// Its own children of that kind, until all changes before their forks are known.
@@ -266,7 +266,7 @@ impl Proc {
             network: AtomicU64::new(0),
             made_elsewhere: AtomicBool::new(false),
             held: AtomicBool::new(false),
-            counters: ProcCounters::default(),
+            counters: Arc::default(),
             family,
             comm: Lock::new(String::new()),
             parent_pid: AtomicI32::new(0),

@@ -62,8 +62,8 @@ impl Shared {
         self.descriptors_left() >= FILE + PAGED + CLIENT
     }
 
-    /// Whether a process without a stub may have a descriptor for good. A quarter of all is left for
-    /// those that need some.
+    /// Whether a process without a stub may have a descriptor for good. A quarter of all is left
+    /// for those that need some.
     pub fn room_for_unmanaged(&self) -> bool {
         self.descriptors_left() >= self.room.limit / 4
     }

@@ -1,6 +1,6 @@
 //! What a run did: the statistics (`schema`), one line for people, fault latencies.
 
-use crate::clients::{Client, REFUSED};
+use crate::clients::{Client, Past, REFUSED};
 use crate::config::{Order, ToPager};
 use crate::control::Desk;
 use crate::meters::{CodecCount, Meters};
@@ -186,7 +186,7 @@ pub struct Question {
 
 /// One row a pid: a program that execs says hello again.
 fn processes(desk: &Desk, brief: bool) -> Vec<Process> {
-    let mut past = desk.past.lock().clone();
+    let mut past: Vec<Process> = desk.past.lock().iter().map(Past::row).collect();
     let clients = desk.clients.lock().clone();
     let known: HashSet<i32> = clients.iter().map(|client| client.pid).collect();
     if brief {

@@ -266,7 +266,7 @@ impl Monitor {
             let bytes = unmanaged.sample();
             all += bytes.unwrap_or(0);
             if bytes.is_none() {
-                unmanaged.row.take().into_iter().for_each(|row| clients::remember(&self.desk, row));
+                unmanaged.row.take().into_iter().for_each(|row| clients::remember(&self.desk, row, None));
             }
             bytes.is_some()
         });
@@ -310,7 +310,7 @@ impl Monitor {
             seen.insert(process.pid, unmanaged);
         }
         let ended = std::mem::replace(&mut self.unmanaged, seen).into_iter().filter(|(pid, old)| !old.lives(*pid));
-        ended.filter_map(|(_, old)| old.row).for_each(|row| clients::remember(&desk, row));
+        ended.filter_map(|(_, old)| old.row).for_each(|row| clients::remember(&desk, row, None));
         *desk.unpaged.lock() = self.unmanaged.values_mut().filter_map(Unmanaged::row_now).collect();
         self.tell_unmanaged(names);
         Some(sharers)
