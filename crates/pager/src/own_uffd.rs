@@ -11,6 +11,7 @@ use crate::detach::{bring_back, drained, gone, POLL};
 use crate::locks::Held;
 use crate::proc::{send_command, Io, Proc};
 use crate::state::Shared;
+use memfit_core::ranges::Ranges;
 use memfit_core::{Entry, Page, PageRange};
 use memfit_wire::{Command, FromStub, BATCH_RANGES, BYE, DOFORK, STAY};
 use std::os::fd::OwnedFd;
@@ -79,7 +80,10 @@ fn give(desk: &Desk, pid: i32, [start, end]: [u64; 2]) -> Option<()> {
 }
 
 fn give_all(shared: &Shared, proc: &Arc<Proc>, start: u64, end: u64) -> Option<()> {
-    let parts: Vec<(u64, u64)> = proc.regions.lock().within(start, end).collect();
+    let mut registered: Ranges = proc.regions.lock().within(start, end).collect();
+    // Its pages are not known yet.
+    proc.unconfirmed.lock().within(start, end).for_each(|(s, e)| registered.add(s, e));
+    let parts: Vec<(u64, u64)> = registered.iter().collect();
     for &(start, end) in &parts {
         let mut at = start;
         while at < end {
