@@ -26,7 +26,7 @@ const SKIP_MOST: u16 = 128;
 /// Difference from the mean score that shows other contents.
 const OTHER_CONTENTS: u16 = ONE / 8;
 /// Failed pages in a row after which pages of a region are skipped. To try one more costs a
-/// thirtieth of what a page that fails costs: where one page in ten compresses, it pays.
+/// thirtieth of what a page that fails costs. Where one page in five compresses, few are skipped.
 const FAILURES_TO_SKIP: u8 = 32;
 /// Most failed pages in a row for which no other codec is asked. The number doubles with each page
 /// that fails with all codecs.
@@ -151,8 +151,7 @@ impl RegionChoice {
     /// sampled soon, but not at its first page: a program may have one page in each region.
     fn inherited(&self, key: u64, new: u8) -> RegionChoice {
         let until_sample = self.until_sample.min(WAIT_INHERITED);
-        let failures = if self.skips() { 0 } else { self.failures };
-        RegionChoice { key, new, until_sample, failures, wait: WAIT_FIRST, known: true, ..*self }
+        RegionChoice { key, new, until_sample, failures: 0, limit: 0, wait: WAIT_FIRST, known: true, ..*self }
     }
 
     fn skips(&self) -> bool {
@@ -211,6 +210,8 @@ impl RegionChoice {
         if self.until_sample == 0 || untried {
             self.until_sample = self.wait - 1;
             self.wait = (self.wait * 2).min(if self.skips() { SKIP_MOST } else { WAIT_MOST });
+            // What comes after skipped pages may be anything.
+            let sample = if self.skips() { codecs.len() } else { sample };
             return Choice::Sample(&codecs[..sample]);
         }
         self.until_sample -= 1;
@@ -313,7 +314,7 @@ pub struct CodecSelector {
 
 impl CodecSelector {
     /// Empty: the first page of all is a sample. Remembers 4096 regions in 40 bytes for each, and
-    /// more when they displace each other: up to twice as many as `pages` pages have.
+    /// more when they displace each other: up to four times as many as `pages` pages have.
     pub fn new(pages: u64) -> CodecSelector {
         let regions = usize::try_from(pages / u64::from(NEW_PAGES)).unwrap_or(usize::MAX);
         let most = (regions.min(SLOTS_MOST / 2) * 2).next_power_of_two().max(SLOTS_LEAST);
@@ -562,6 +563,15 @@ mod tests {
         // Regions that the program fills once.
         let (_, runs) = mixed(&mut selector(), 64 * 100, worth(35), 100, OBJECTS);
         assert!(runs < 64 * 100, "{runs} for {} pages", 64 * 100);
+    }
+
+    #[test]
+    fn other_contents_after_skipped_pages_are_found() {
+        let mut c = selector();
+        run(&mut c, 1, 200, worth(0), OBJECTS);
+        run(&mut c, 1, 200, worth(0), &[]);
+        let (tried, last) = run(&mut c, 1, 500, worth(0), &[(CodecId::LZ4, 1500), (CodecId::ZSTD, 900)]);
+        assert!(skipped(&tried) <= usize::from(SKIP_MOST) && last == Some(CodecId::LZ4), "{}", skipped(&tried));
     }
 
     #[test]

@@ -99,7 +99,8 @@ impl Content {
 
     /// The codec of the run, if its result is all that was recorded.
     pub fn only(&self) -> Option<CodecId> {
-        let mut known = (0..self.lens.len()).filter(|&codec| self.lens[codec] > 0);
+        // A page that the run stored raw has 0.
+        let mut known = (1..self.lens.len()).filter(|&codec| self.lens[codec] > 0);
         known.next().filter(|_| known.next().is_none()).map(|codec| CodecId(codec as u8))
     }
 
