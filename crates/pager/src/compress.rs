@@ -146,7 +146,8 @@ impl Compressor {
                 shared.memory.write(at, &bytes[part]);
             }
         }
-        // A page for which there is no room is compressed again later, and counts then.
+        // A page for which there is no room is compressed again later, and counts then. One that
+        // was wanted meanwhile has not left.
         let counts = !matches!(placed, Placed::Full | Placed::Refaulted);
         if let Some(regions) = shared.regions.as_ref().filter(|_| counts) {
             regions.became(item.slot, &coded);

@@ -47,8 +47,10 @@ const ENDS_WITHIN: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(20);
 /// How long a child waits at most until all changes of its parent before the fork are known, and
 /// how often it looks.
-const TOLD_WITHIN: Duration = Duration::from_secs(5);
+const TOLD_WITHIN: Duration = Duration::from_secs(10);
 const TOLD_POLL: Duration = Duration::from_micros(200);
+/// When its mappings are read for the first time meanwhile; then after twice as long each.
+const LOOK_FIRST: Duration = Duration::from_millis(2);
 
 /// Fork children whose pid and userfaultfd are not matched yet.
 #[derive(Default)]
@@ -302,11 +304,14 @@ pub fn release_independent(desk: &Desk, clients: &[Arc<Client>]) {
 /// batch drained. The parent goes on since the event was read.
 pub fn forked(shared: &Arc<Shared>, parent: &Arc<Proc>, uffd: Uffd) {
     let regions = parent.regions.lock().clone();
-    let mut lost = match parent.pid().and_then(|pid| procfs::read_memory(pid, "smaps").ok()) {
-        Some(text) => not_inherited(&text),
+    let text = parent.pid().and_then(|pid| procfs::read_memory(pid, "smaps").ok());
+    let lost: Ranges = match &text {
+        Some(text) => not_inherited(text).into_iter().filter(|&(start, end)| regions.meets(start, end)).collect(),
         None => parent.not_inherited.lock().clone(),
     };
-    lost.retain(|&(start, end)| regions.meets(start, end));
+    let mut also = parent.unconfirmed.lock().clone();
+    parent.identity.get().into_iter().flat_map(|own| &own.forbidden).for_each(|&(s, e)| also.add(s, e));
+    parent.files.lock().shared_pages().into_iter().for_each(|(first, end)| also.add(first * 4096, end * 4096));
     let mut state = shared.lock();
     let (id, area) = state.core.forked(parent.id, (shared.budget.sizes.staging / 4096) as u32, true);
     shared.apply_effects(state);
@@ -327,12 +332,12 @@ pub fn forked(shared: &Arc<Shared>, parent: &Arc<Proc>, uffd: Uffd) {
     let (known, now) = (parent.network.load(Relaxed), parent.pid().map_or(0, procfs::network));
     child.network.store(known, Relaxed);
     child.made_elsewhere.store(known != 0 && now != 0 && known != now, Relaxed);
-    child.unsure.store(!lost.is_empty(), Relaxed);
+    child.unsure.store(!lost.is_empty() || text.is_none(), Relaxed);
     *child.not_inherited.lock() = lost;
     let files = parent.files.lock().clone();
     *child.files.lock() = files;
     *child.regions.lock() = regions.clone();
-    *child.inherited.lock() = Some(Inherited { had: regions, changes: Vec::new(), told: false });
+    *child.inherited.lock() = Some(Inherited { had: regions, also, changes: Vec::new(), told: false });
     parent.newborn.lock().push(Arc::downgrade(&child));
     child.beacon.store(parent.beacon.load(Relaxed), Relaxed);
     let comm = parent.comm.lock().clone();
@@ -369,10 +374,53 @@ pub fn all_told(shared: &Shared, parent: &Proc) {
 /// handlers. What its parent says of itself now counts.
 pub fn lacks(shared: &Shared, proc: &Proc, page: Page) {
     let at = page.address();
-    if proc.not_inherited.lock().iter().any(|range| (range.0..range.1).contains(&at)) {
+    if proc.not_inherited.lock().meets(at, at + 4096) {
         proc.files.lock().cut(page.0, page.0 + 1);
         shared.in_parts(proc.id, PageRange { first: page, pages: 1 }, |core, part| core.disown(proc.id, part));
     }
+}
+
+/// The mappings of a child (the text of its smaps). `None` if it has ended.
+fn mappings(proc: &Proc, pid: i32) -> Result<Option<String>, Broken> {
+    match procfs::read_memory(pid, "smaps") {
+        Ok(text) => Ok(Some(text)),
+        Err(_) if proc.uffd.gone() => Ok(None),
+        Err(error) => Err(Broken(format!("its mappings cannot be read after a fork: {error}"))),
+    }
+}
+
+/// Waits until all changes of the parent before the fork are known. There may be no moment without
+/// an unread event for long, as when other threads of the parent fork all the time. If the child
+/// has what its table says, there were no such changes.
+fn wait_until_told(proc: &Proc, pid: i32) -> Result<(), Broken> {
+    let (begun, mut look_at) = (Instant::now(), LOOK_FIRST);
+    let told = || proc.inherited.lock().as_ref().is_none_or(|all| all.told);
+    while !told() && !proc.uffd.gone() {
+        if begun.elapsed() > TOLD_WITHIN {
+            return Err(Broken("its parent changed its memory all the time while it forked".into()));
+        }
+        if begun.elapsed() > look_at {
+            look_at *= 2;
+            let Some(text) = mappings(proc, pid)? else { return Ok(()) };
+            let registered: Ranges = memfit_os::maps::registered(&text).into_iter().collect();
+            let (inherited, lost) = (proc.inherited.lock(), proc.not_inherited.lock());
+            if inherited.as_ref().is_none_or(|all| has_all(all, &lost, &registered)) {
+                return Ok(());
+            }
+        }
+        std::thread::sleep(TOLD_POLL);
+    }
+    Ok(())
+}
+
+/// Whether a child has registered what its parent had, and nothing else. It may lack what is
+/// `lost`.
+fn has_all(inherited: &Inherited, lost: &Ranges, registered: &Ranges) -> bool {
+    let lacks = |(start, end)| registered.gaps(start, end).into_iter().any(|(s, e)| !lost.gaps(s, e).is_empty());
+    let mut known = inherited.had.clone();
+    inherited.also.iter().for_each(|(start, end)| known.add(start, end));
+    let more = |(start, end)| !known.gaps(start, end).is_empty();
+    inherited.changes.is_empty() && !inherited.had.iter().any(lacks) && !registered.iter().any(more)
 }
 
 /// The process of a child is known, and waits in its fork handler: what it has is found out before
@@ -381,30 +429,22 @@ pub fn lacks(shared: &Shared, proc: &Proc, page: Page) {
 /// the fork or from after it; and one from before may be known later. The child's own mappings
 /// decide. Called by the child's fault thread.
 fn reconcile(shared: &Arc<Shared>, proc: &Arc<Proc>, pid: i32) -> Result<(), Broken> {
-    let begun = Instant::now();
-    let told = || proc.inherited.lock().as_ref().is_none_or(|all| all.told);
-    while !told() && begun.elapsed() < TOLD_WITHIN && !proc.uffd.gone() {
-        std::thread::sleep(TOLD_POLL);
-    }
+    wait_until_told(proc, pid)?;
     let Some(mut inherited) = proc.inherited.lock().take() else { return Ok(()) };
-    let lost = proc.not_inherited.lock().clone();
-    if inherited.changes.is_empty() && lost.is_empty() {
+    if inherited.changes.is_empty() && !proc.unsure.load(Relaxed) {
         return Ok(());
     }
-    // It has ended.
-    let Ok(text) = procfs::read_memory(pid, "smaps") else { return Ok(()) };
+    let Some(text) = mappings(proc, pid)? else { return Ok(()) };
     let registered: Ranges = memfit_os::maps::registered(&text).into_iter().collect();
-    let wiped = wiped_in_children(&text);
-    for &(start, end) in &lost {
-        inherited.had.cut(start, end);
-        registered.within(start, end).for_each(|(s, e)| inherited.had.add(s, e));
-    }
-    for &(start, end) in &wiped {
+    let (lost, wiped) = (proc.not_inherited.lock().clone(), wiped_in_children(&text));
+    let missing: Vec<(u64, u64)> = lost.iter().flat_map(|(s, e)| registered.gaps(s, e)).collect();
+    missing.iter().for_each(|&(start, end)| _ = inherited.had.cut(start, end));
+    for (start, end) in missing.into_iter().chain(wiped.iter().copied()) {
         let range = PageRange::from_addresses(start, end);
         shared.in_parts(proc.id, range, |core, part| core.disown(proc.id, part));
         proc.files.lock().cut(start / 4096, end / 4096);
     }
-    *proc.not_inherited.lock() = wiped;
+    *proc.not_inherited.lock() = wiped.into_iter().collect();
     proc.unsure.store(false, Relaxed);
     let Inherited { changes, had, .. } = &inherited;
     if !changes.is_empty() {

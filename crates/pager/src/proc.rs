@@ -166,7 +166,7 @@ pub struct Proc {
     pub dontfork: Lock<Dontfork, { rank::DONTFORK }>,
     /// Ranges that its fork children do not inherit as they are, as last read from it or an
     /// ancestor.
-    pub not_inherited: Lock<Vec<(u64, u64)>, { rank::NOT_INHERITED }>,
+    pub not_inherited: Lock<Ranges, { rank::NOT_INHERITED }>,
     /// A fork child may have those of its parent, as they were at the fork: it is not known yet.
     pub unsure: AtomicBool,
     /// Threads that bring back a part of a range of [`Proc::given`]: nothing is evicted or adopted
@@ -247,7 +247,7 @@ impl Proc {
             expected: Lock::default(),
             descriptors: Lock::default(),
             dontfork: Lock::default(),
-            not_inherited: Lock::new(Vec::new()),
+            not_inherited: Lock::default(),
             unsure: AtomicBool::new(false),
             giving: AtomicU32::new(0),
             given: Lock::default(),
@@ -325,6 +325,7 @@ impl Proc {
     pub fn forget_region(&self, start: u64, end: u64) {
         self.regions.lock().cut(start, end);
         self.unconfirmed.lock().cut(start, end);
+        self.not_inherited.lock().cut(start, end);
         self.guarded.lock().cut(start, end);
         self.files.lock().cut(start / 4096, end / 4096);
         if self.tells_forks() {
@@ -352,6 +353,7 @@ impl Proc {
         }
         self.regions.lock().add(to, to + len);
         self.unconfirmed.lock().copy(from, to, len);
+        self.not_inherited.lock().copy(from, to, len);
         if self.guarded.lock().meets(from, from + len) {
             self.guarded.lock().add(to, to + len);
         }

@@ -134,8 +134,10 @@ pub fn made_before(
 /// the fork can be queued behind it.
 #[derive(Debug)]
 pub struct Inherited {
-    /// What was registered.
+    /// What was registered, and known.
     pub had: Ranges,
+    /// What may be registered besides.
+    pub also: Ranges,
     /// What the parent's events have reported since.
     pub changes: Vec<Change>,
     /// No event was unread for a moment: there are no more changes.
