@@ -62,8 +62,8 @@ impl Tree {
 /// # Errors
 /// When the sockets cannot be listed.
 pub fn running() -> Result<Vec<Tree>, Failure> {
-    let sockets = procfs::read_text("/proc/net/unix")
-        .map_err(|error| Failure::system("read the list of sockets, /proc/net/unix", &error))?;
+    let sockets = procfs::read_text("/proc/self/net/unix")
+        .map_err(|error| Failure::system("read the list of sockets, /proc/self/net/unix", &error))?;
     Ok(listed(&sockets, process::effective_uid()))
 }
 
@@ -164,7 +164,7 @@ fn ended(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe)
 }
 
-/// Listening pagers of `uid` in `/proc/net/unix`, sorted, each name once.
+/// Listening pagers of `uid` in `/proc/self/net/unix`, sorted, each name once.
 fn listed(table: &str, uid: u32) -> Vec<Tree> {
     let prefix = format!("@memfit-{uid}-");
     // Num RefCount Protocol Flags Type St Inode Path; the flag is that of a listener, type 5 is

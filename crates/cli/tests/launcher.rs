@@ -480,15 +480,27 @@ fn a_signal_after_one_of_the_terminal_arrives() {
     keys.write_all(b"\x03").unwrap();
     assert_eq!(next("got "), "1");
     // The launcher may get the signal later than the command.
-    std::thread::sleep(Duration::from_millis(100));
+    let pending = || {
+        let status = fs::read_to_string(format!("/proc/{launcher}/status")).unwrap();
+        let of = status.lines().find_map(|line| line.strip_prefix("ShdPnd:")).unwrap().trim();
+        u64::from_str_radix(of, 16).unwrap() >> (libc::SIGINT - 1) & 1 != 0
+    };
+    while pending() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    std::thread::sleep(Duration::from_millis(300));
     process::send_signal(launcher, libc::SIGINT, None).unwrap();
     process::send_signal(launcher, libc::SIGWINCH, None).unwrap();
-    std::thread::spawn(move || {
+    let (done, is_done) = std::sync::mpsc::channel::<()>();
+    let bound = std::thread::spawn(move || {
         // Without the signal the command would run for ever, and nobody would print a line.
-        std::thread::sleep(Duration::from_secs(20));
-        let _ = process::send_signal(launcher, libc::SIGUSR1, None);
+        if is_done.recv_timeout(Duration::from_secs(20)) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+            let _ = process::send_signal(launcher, libc::SIGUSR1, None);
+        }
     });
     assert_eq!(next("got "), "2");
+    drop(done);
+    bound.join().unwrap();
     process::send_signal(launcher, libc::SIGUSR1, None).unwrap();
     terminal.wait().unwrap();
     fs::remove_file(file).unwrap();
@@ -497,16 +509,19 @@ fn a_signal_after_one_of_the_terminal_arrives() {
 /// `perl -e 'alarm N; exec @ARGV'` limits the time of a program.
 fn timers_are_those_of_the_command() {
     let exe = std::env::current_exe().unwrap();
-    let run = |script: &str| {
+    let run = |seconds: &str, script: &str| {
         let mut command = Command::new("perl");
-        command.args(["-e", "alarm 1; exec @ARGV"]).arg(&exe).args(["run", "-q", "--", "sh", "-c", script]);
+        command
+            .args(["-e", &format!("alarm {seconds}; exec @ARGV")])
+            .arg(&exe)
+            .args(["run", "-q", "--", "sh", "-c", script]);
         command.env("FAKE_PAGER", "good").env("MEMFIT_STUB", harmless_stub()).env_remove("MEMFIT_SOCKET");
         output(&mut command)
     };
-    let (code, _, err) = run("exec sleep 100");
+    let (code, _, err) = run("1", "exec sleep 100");
     assert_eq!(code, Some(128 + libc::SIGALRM), "{err}");
-    let (code, out, err) = run("exec perl -e 'alarm 0; sleep 2; print \"none\"'");
-    assert_eq!((code, out.as_str()), (Some(0), "none"), "the command can stop it: {err}");
+    let (code, out, err) = run("1000", "exec perl -e 'print alarm(0) > 0'");
+    assert_eq!((code, out.as_str()), (Some(0), "1"), "the command can stop it: {err}");
 }
 
 /// As timeout(1) does: it signals its child and then its whole group, so the command gets the

@@ -311,7 +311,7 @@ pub fn forked(shared: &Arc<Shared>, parent: &Arc<Proc>, uffd: Uffd) {
     };
     let mut also = parent.unconfirmed.lock().clone();
     parent.identity.get().into_iter().flat_map(|own| &own.forbidden).for_each(|&(s, e)| also.add(s, e));
-    parent.files.lock().shared_pages().into_iter().for_each(|(first, end)| also.add(first * 4096, end * 4096));
+    parent.files.lock().shared_pages().for_each(|(first, end)| also.add(first * 4096, end * 4096));
     let mut state = shared.lock();
     let (id, area) = state.core.forked(parent.id, (shared.budget.sizes.staging / 4096) as u32, true);
     shared.apply_effects(state);

@@ -227,6 +227,11 @@ fn another_user_does_not_join() {
     };
     let mut others = [start("own", 0), start("other", 65534)];
     eventually("they are full", || ["own", "other"].iter().all(|n| bench.directory.join(format!("full.{n}")).exists()));
+    // A program does not wait for an answer to its greeting.
+    eventually("the pager has read the greeting", || {
+        let Some(ours) = live(memfit_command(), tree.root()) else { return false };
+        ours["processes"].as_array().unwrap().iter().any(|row| row["pid"] == others[0].root())
+    });
     bench.file("end", "");
     bench.file("go", "");
     assert_eq!(tree.wait(), 0, "{}", tree.errors());
