@@ -56,19 +56,19 @@ pub mod feature {
 #[must_use]
 pub fn kernel_version() -> (String, (u32, u32)) {
     // setarch(8) can have uname(2) say an old version; in a sandbox there may be no /proc/sys.
-    if let Ok(release) = fs::read_to_string("/proc/sys/kernel/osrelease") {
-        let release = release.trim().to_owned();
-        let version = parse_release(&release);
-        return (release, version);
-    }
+    let file = fs::read_to_string("/proc/sys/kernel/osrelease");
+    let release = file.map_or_else(|_| release_by_uname(), |text| text.trim().to_owned());
+    let version = parse_release(&release);
+    (release, version)
+}
+
+fn release_by_uname() -> String {
     // SAFETY: all zeros is a valid value of this struct of bytes.
     let mut name: libc::utsname = unsafe { mem::zeroed() };
     // SAFETY: valid for writing.
     unsafe { libc::uname(&mut name) };
     // SAFETY: the kernel terminates the text with a NUL, or nothing was written.
-    let release = unsafe { CStr::from_ptr(name.release.as_ptr()) }.to_string_lossy().into_owned();
-    let version = parse_release(&release);
-    (release, version)
+    unsafe { CStr::from_ptr(name.release.as_ptr()) }.to_string_lossy().into_owned()
 }
 
 fn parse_release(release: &str) -> (u32, u32) {

@@ -85,10 +85,7 @@ pub fn manage_ready(desk: &Arc<Desk>, client: &Arc<Client>) {
         return;
     }
     let expected = client.expected.lock().clone();
-    let waits = |since| match &expected {
-        Some(expected) => expected.waits_for_parent(since),
-        None => false,
-    };
+    let waits = |since| expected.as_ref().is_some_and(|expected| expected.waits_for_parent(since));
     let Some((message, fd, _)) = ready.take_if(|(_, _, since)| !waits(*since)) else { return };
     drop(ready);
     match manage(desk, client, &message, fd) {
