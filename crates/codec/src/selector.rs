@@ -8,7 +8,7 @@
 //! | verdict | when |
 //! |---|---|
 //! | a codec | its time for a page, both directions, plus its mean compressed length times the price of memory ([`Worth`]), plus the cost of a page that fails times the share of those that fail with this codec only, is the least |
-//! | skip | of [`FAILURES_TO_SKIP`] pages in a row no codec that was tried met the limit |
+//! | skip | of some pages in a row no codec that was tried met the limit: [`FAILURES_LEAST`] in a region of which no page has compressed, more in others |
 
 use crate::{CodecId, PAGE_BYTES};
 
@@ -25,9 +25,14 @@ const SKIP_FIRST: u16 = 16;
 const SKIP_MOST: u16 = 128;
 /// Difference from the mean score that shows other contents.
 const OTHER_CONTENTS: u16 = ONE / 8;
-/// Failed pages in a row after which pages of a region are skipped. To try one more costs a
-/// thirtieth of what a page that fails costs. Where one page in five compresses, few are skipped.
-const FAILURES_TO_SKIP: u8 = 32;
+/// Share of missed pages above which a page that the codec compresses shows other contents, too.
+const OTHER_SHARE: u16 = ALL / 8;
+/// Failed pages in a row after which pages of a region are skipped, if none has compressed.
+const FAILURES_LEAST: u8 = 32;
+/// If some have: as many as cost, to try in vain, the time of so many pages that go to the swap
+/// tier. Where just enough pages compress that it pays to try all, one row in 150 of that length
+/// fails.
+const FAILURES_COST: u64 = 5;
 /// Most failed pages in a row for which no other codec is asked. The number doubles with each page
 /// that fails with all codecs.
 const UNASKED_MOST: u8 = 8;
@@ -38,6 +43,13 @@ const SLOTS_MOST: usize = 1 << 20;
 const NEW_PAGES: u8 = 64;
 /// A page that does not compress goes to the swap tier: a write and a read, ns.
 const FAILS_NS: u64 = 100_000;
+/// All pages, as a share of the pages that a codec misses.
+const ALL: u16 = 1 << 15;
+/// That share is the mean of about so many pages. Where memory has no price, LZ4 costs less once
+/// word-mask has missed two of them, and word-mask does again after some samples.
+const SHARE_PAGES: u32 = 32;
+/// A sample counts as so many pages in the share of a codec that is not in use.
+const SAMPLE_PAGES: u32 = 16;
 
 /// The codecs weighed, fastest first, with and without a trained dictionary.
 ///
@@ -63,6 +75,11 @@ fn time_ns(codec: CodecId) -> u64 {
         CodecId::ZSTD_FAST => 8500,
         _ => 13_500,
     }
+}
+
+/// Time of all codecs but the one that takes `own`, which is one of them.
+fn others_ns(own: u64, codecs: &[CodecId]) -> u64 {
+    codecs.iter().map(|&codec| time_ns(codec)).sum::<u64>() - own
 }
 
 /// What memory is worth.
@@ -107,15 +124,18 @@ struct RegionChoice {
     key: u64,
     /// Running mean scores of the codecs, of pages that they have compressed.
     scores: [u16; CODECS_MAX],
-    /// Running share of the pages that others have compressed and this codec has not, of 256.
-    fails: [u8; CODECS_MAX],
+    /// Running share of the pages that others have compressed and this codec has not, of [`ALL`].
+    fails: [u16; CODECS_MAX],
     /// Pages left until the next sample, and from that one to the next.
     until_sample: u16,
     wait: u16,
     /// Pages that still count as new.
     new: u8,
-    /// Pages in a row that no codec compressed.
+    /// Pages in a row that no codec compressed, and how many begin to skip pages.
     failures: u8,
+    to_skip: u8,
+    /// Whether a codec has compressed a page of this region.
+    compresses: bool,
     /// Failed pages in a row for which no other codec is asked, and those that are left of them.
     unasked: u8,
     unasked_left: u8,
@@ -137,6 +157,8 @@ const UNKNOWN: RegionChoice = RegionChoice {
     wait: WAIT_FIRST,
     new: NEW_PAGES,
     failures: 0,
+    to_skip: FAILURES_LEAST,
+    compresses: false,
     unasked: 0,
     unasked_left: 0,
     limit: 0,
@@ -151,11 +173,25 @@ impl RegionChoice {
     /// sampled soon, but not at its first page: a program may have one page in each region.
     fn inherited(&self, key: u64, new: u8) -> RegionChoice {
         let until_sample = self.until_sample.min(WAIT_INHERITED);
-        RegionChoice { key, new, until_sample, failures: 0, limit: 0, wait: WAIT_FIRST, known: true, ..*self }
+        let (failures, compresses, limit) = (0, false, 0);
+        RegionChoice { key, new, until_sample, failures, compresses, limit, wait: WAIT_FIRST, known: true, ..*self }
     }
 
     fn skips(&self) -> bool {
-        self.failures >= FAILURES_TO_SKIP
+        self.failures >= self.to_skip
+    }
+
+    /// Failed pages in a row after which pages are skipped: the less it costs to try one, and the
+    /// more one that compresses saves, the more.
+    fn failures_to_skip(&self, page_ns: u64, codecs: &[CodecId]) -> u8 {
+        if !self.compresses {
+            return FAILURES_LEAST;
+        }
+        // In a long row the other codecs are tried on one page after each `UNASKED_MOST`.
+        let own = time_ns(self.in_use);
+        let try_ns = own + others_ns(own, codecs) / (u64::from(UNASKED_MOST) + 1);
+        let failures = FAILURES_COST * FAILS_NS.max(page_ns) / try_ns;
+        failures.clamp(FAILURES_LEAST.into(), u8::MAX.into()) as u8
     }
 
     /// Pages that failed under a smaller limit say nothing of this one.
@@ -181,8 +217,14 @@ impl RegionChoice {
 
     /// Cost of a codec for a page: its time, the memory that its bytes take, and that it may fail.
     fn cost(&self, i: usize, page_ns: u64, codecs: &[CodecId]) -> u64 {
-        let fails = if self.scores[i] == ONE { 256 } else { u64::from(self.fails[i]) };
-        time_ns(codecs[i]) + FAILS_NS * fails / 256 + page_ns * u64::from(self.scores[i]) / u64::from(ONE)
+        let share = |part: u16, all: u16, ns: u64| ns * u64::from(part) / u64::from(all);
+        let own = time_ns(codecs[i]);
+        let others = others_ns(own, codecs);
+        // After so many pages that fail for good, the others are tried on the next one that fails.
+        let lost = u64::from(self.unasked);
+        let fails_ns = (others + lost * FAILS_NS) / (lost + 1);
+        let fails = if self.scores[i] == ONE { ALL } else { self.fails[i] };
+        own + share(fails, ALL, fails_ns) + share(self.scores[i], ONE, page_ns)
     }
 
     /// The codec that costs least, and how many codecs a sample tries: those up to it, and all that
@@ -206,10 +248,13 @@ impl RegionChoice {
             self.in_use = best;
             self.sample_within(WAIT_FIRST);
         }
+        self.to_skip = self.failures_to_skip(page_ns, codecs);
+        let most = if self.skips() { SKIP_MOST } else { WAIT_MOST };
+        (self.wait, self.until_sample) = (self.wait.min(most), self.until_sample.min(most - 1));
         let untried = sample > usize::from(self.tried) && !self.skips();
         if self.until_sample == 0 || untried {
             self.until_sample = self.wait - 1;
-            self.wait = (self.wait * 2).min(if self.skips() { SKIP_MOST } else { WAIT_MOST });
+            self.wait = (self.wait * 2).min(most);
             // What comes after skipped pages may be anything.
             let sample = if self.skips() { codecs.len() } else { sample };
             return Choice::Sample(&codecs[..sample]);
@@ -238,16 +283,20 @@ impl RegionChoice {
     fn compressed(&mut self, results: &Results) {
         for (i, result) in results.of.iter().enumerate() {
             let (score, fails) = (&mut self.scores[i], &mut self.fails[i]);
+            let in_use = codecs(self.trained)[i] == self.in_use;
+            // A page that the codec in use misses is tried with the others at once. So only samples
+            // tell of them on pages that it compresses.
+            let pages = if in_use || results.asked { 1 } else { SAMPLE_PAGES };
             match *result {
                 None => {}
-                Some(None) => *fails += (255 - *fails).div_ceil(16),
+                Some(None) => *fails = mean(*fails, ALL, pages),
                 Some(Some(now)) => {
-                    let other = score.abs_diff(now) > OTHER_CONTENTS;
+                    let other = score.abs_diff(now) > OTHER_CONTENTS || *fails > OTHER_SHARE;
                     // Each result counts a quarter: four pages of new contents turn a verdict.
                     *score = if *score == ONE { now } else { (3 * *score + now) / 4 };
-                    *fails -= fails.div_ceil(16);
+                    *fails = mean(*fails, 0, pages);
                     // Only samples tell of a codec that is not in use: other contents ask for more.
-                    if other && codecs(self.trained)[i] != self.in_use {
+                    if other && !in_use {
                         self.sample_within(WAIT_FIRST - 1);
                     }
                 }
@@ -256,7 +305,7 @@ impl RegionChoice {
         if self.skips() {
             self.sample_within(WAIT_FIRST - 1);
         }
-        (self.failures, self.limit) = (0, 0);
+        (self.failures, self.limit, self.compresses) = (0, 0, true);
         if results.asked {
             (self.unasked, self.unasked_left) = (0, 0);
         }
@@ -275,6 +324,11 @@ impl RegionChoice {
             }
         }
     }
+}
+
+/// The mean of a share, of about [`SHARE_PAGES`], and of `pages` more with this one.
+fn mean(share: u16, now: u16, pages: u32) -> u16 {
+    ((u32::from(share) * SHARE_PAGES + u32::from(now) * pages) / (SHARE_PAGES + pages)) as u16
 }
 
 /// Scores of one page by codec: not tried, failed, or how small it became.
@@ -415,7 +469,7 @@ mod tests {
         let mut tried = Vec::new();
         c.compress(key, worth, limit, |codec| {
             tried.push(codec);
-            lens.iter().find(|(of, _)| *of == codec).map(|&(_, len)| len)
+            lens.iter().find(|(of, _)| *of == codec).map(|&(_, len)| len).filter(|&len| len < limit)
         });
         tried
     }
@@ -447,16 +501,23 @@ mod tests {
         tried.iter().filter(|codecs| codecs.is_empty()).count()
     }
 
-    /// Pages of which this share, of 100, fails with all codecs; the others have these lengths. In
-    /// an order without a pattern.
-    fn mixed(c: &mut CodecSelector, pages: usize, worth: Worth, percent: u64, lens: Lens) -> (usize, usize) {
-        let (mut seed, mut lost, mut runs) = (88_172_645_463_325_252u64, 0, 0);
-        for at in 0..pages as u64 {
+    /// For each page whether it is one of this share, of 100, in an order without a pattern.
+    fn shares(percent: u64) -> impl Iterator<Item = bool> {
+        let mut seed = 88_172_645_463_325_252u64;
+        std::iter::repeat_with(move || {
             seed ^= seed << 13;
             seed ^= seed >> 7;
             seed ^= seed << 17;
-            let fails = seed % 100 < percent;
-            let tried = page(c, at / 64, worth, LIMIT, if fails { &[] } else { lens });
+            seed % 100 < percent
+        })
+    }
+
+    /// Compresses pages of which this share, of 100, fails with all codecs; the others have these
+    /// lengths. How many of these were lost, and how often a codec ran.
+    fn mixed(region: usize, pages: usize, worth: Worth, percent: u64, lens: Lens) -> (usize, usize) {
+        let (mut c, mut lost, mut runs) = (selector(), 0, 0);
+        for (at, fails) in shares(percent).take(pages).enumerate() {
+            let tried = page(&mut c, (at / region) as u64, worth, LIMIT, if fails { &[] } else { lens });
             let fits = tried.iter().any(|codec| lens.iter().any(|(of, _)| of == codec));
             lost += usize::from(!fails && !fits);
             runs += tried.len();
@@ -561,7 +622,7 @@ mod tests {
         let (tried, last) = run(&mut c, 7, 1280, worth(0), OBJECTS);
         assert!(skipped(&tried) <= usize::from(SKIP_MOST) && last == Some(CodecId::WORD_MASK), "{}", skipped(&tried));
         // Regions that the program fills once.
-        let (_, runs) = mixed(&mut selector(), 64 * 100, worth(35), 100, OBJECTS);
+        let (_, runs) = mixed(64, 64 * 100, worth(35), 100, OBJECTS);
         assert!(runs < 64 * 100, "{runs} for {} pages", 64 * 100);
     }
 
@@ -576,16 +637,42 @@ mod tests {
 
     #[test]
     fn pages_that_compress_among_others_that_do_not_are_not_lost() {
-        for percent in [10, 30, 50, 70] {
-            let (lost, runs) = mixed(&mut selector(), 64 * 100, worth(35), percent, OBJECTS);
-            assert_eq!(lost, 0, "{percent} %");
-            assert!(runs < 64 * 100 * 2, "{percent} %: {runs}");
+        for (region, percent) in [64, 6400].into_iter().flat_map(|region| [10, 30, 50, 70].map(|of| (region, of))) {
+            let (lost, runs) = mixed(region, 64 * 100, worth(35), percent, OBJECTS);
+            assert_eq!(lost, 0, "{percent} %, regions of {region}");
+            assert!(runs < 64 * 100 * 2, "{percent} %, regions of {region}: {runs}");
         }
-        let (lost, _) = mixed(&mut selector(), 64 * 100, worth(35), 90, OBJECTS);
+        let (lost, _) = mixed(64, 64 * 100, worth(35), 90, OBJECTS);
         assert!(lost < 64, "{lost} of some 640");
+        // Also in regions that live long.
+        let (lost, runs) = mixed(64 * 1000, 64 * 1000, worth(0), 90, OBJECTS);
+        assert!(lost < 64, "{lost} of some 6400");
+        assert!(runs < 64 * 1000 * 3 / 2, "{runs}");
+        // To try a slow codec on ten pages costs as much as one that compresses saves.
+        let (lost, _) = mixed(64 * 1000, 64 * 1000, worth(60), 90, OBJECTS);
+        assert!((640..3200).contains(&lost), "{lost} of some 6400");
+        let (lost, _) = mixed(64 * 1000, 64 * 1000, worth(60), 70, OBJECTS);
+        assert!(lost < 64, "{lost} of some 19200");
         // Some fail although another codec would do, while no other codec is asked.
-        let (lost, _) = mixed(&mut selector(), 64 * 100, worth(0), 50, &[(CodecId::ZSTD, 2000)]);
+        let (lost, _) = mixed(64, 64 * 100, worth(0), 50, &[(CodecId::ZSTD, 2000)]);
         assert!(lost < 32, "{lost} of some 3200");
+    }
+
+    #[test]
+    fn the_more_a_page_that_compresses_saves_the_later_pages_are_skipped() {
+        let failures = |worth: Worth, lens| {
+            let mut c = selector();
+            run(&mut c, 1, 1, worth, lens);
+            (0..1000).find(|_| page(&mut c, 1, worth, LIMIT, &[]).is_empty())
+        };
+        assert_eq!(failures(worth(0), &[]), Some(31), "with one before");
+        assert_eq!(failures(worth(0), OBJECTS), Some(99), "word-mask");
+        assert_eq!(failures(worth(60), OBJECTS), Some(47), "zstd-fast");
+        assert_eq!(failures(worth(300), OBJECTS), Some(141), "memory is dearer than the swap tier");
+        assert_eq!(failures(worth(10_000), OBJECTS), Some(255));
+        // Where one page in a hundred compresses, most are skipped.
+        let (_, runs) = mixed(64 * 100, 64 * 100, worth(0), 99, OBJECTS);
+        assert!(runs < 64 * 100 / 2, "{runs}");
     }
 
     #[test]
@@ -595,6 +682,27 @@ mod tests {
         assert_eq!(run(&mut c, 9, 1000, worth(10), OBJECTS).1, Some(CodecId::WORD_MASK));
         assert_eq!(run(&mut c, 9, 320, worth(10), other).1, Some(CodecId::LZ4));
         assert_eq!(run(&mut c, 9, 640, worth(10), OBJECTS).1, Some(CodecId::WORD_MASK));
+    }
+
+    #[test]
+    fn a_codec_that_misses_few_pages_stays_in_use() {
+        let text: Lens = &[(CodecId::LZ4, 1500), (CodecId::ZSTD_FAST, 1000), (CodecId::ZSTD, 900)];
+        let mut c = selector();
+        run(&mut c, 1, 1000, worth(0), OBJECTS);
+        let word_mask = |tried: &[CodecId]| tried == [CodecId::WORD_MASK];
+        // One page, and two in a row.
+        assert_eq!(page(&mut c, 1, worth(0), LIMIT, text), PLAIN);
+        assert!(run(&mut c, 1, 100, worth(0), OBJECTS).0.iter().all(|tried| word_mask(tried)));
+        run(&mut c, 1, 2, worth(0), text);
+        let (tried, last) = run(&mut c, 1, 200, worth(0), OBJECTS);
+        assert!(!word_mask(&tried[0]), "LZ4 costs less for a while");
+        assert_eq!(last, Some(CodecId::WORD_MASK));
+        // One page in fifty: LZ4 costs 1.1 us more for each, and a page that fails 25 us.
+        let mut c = selector();
+        let pages =
+            shares(2).take(6400).map(|miss| page(&mut c, 1, worth(0), LIMIT, if miss { text } else { OBJECTS }));
+        let alone = pages.filter(|tried| word_mask(tried)).count();
+        assert!(alone > 6400 * 3 / 4, "{alone}");
     }
 
     #[test]
@@ -649,7 +757,7 @@ mod tests {
     #[test]
     fn a_larger_limit_ends_the_verdict_of_a_smaller_one() {
         let mut c = selector();
-        let failures = usize::from(FAILURES_TO_SKIP);
+        let failures = usize::from(FAILURES_LEAST);
         let (tried, _) = run(&mut c, 1, failures + 1, worth(43), &[]);
         assert_eq!((skipped(&tried[..failures]), skipped(&tried[failures..])), (0, 1));
         let mut tried = |limit, lens| page(&mut c, 1, worth(43), limit, lens);
@@ -659,8 +767,7 @@ mod tests {
         assert!(!tried(LIMIT + 1, &[]).is_empty(), "and as many must fail again");
         // A success under a large limit says nothing of failures under a smaller one.
         tried(LIMIT + 1, OBJECTS);
-        (0..failures).for_each(|_| _ = tried(LIMIT - 900, &[]));
-        assert!(tried(LIMIT - 900, &[]).is_empty());
+        assert!((0..1000).any(|_| tried(LIMIT - 900, &[]).is_empty()));
         assert!(tried(LIMIT, OBJECTS).len() > 1);
     }
 }
