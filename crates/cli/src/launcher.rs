@@ -27,8 +27,8 @@ use memfit_codec::CodecEntry;
 use memfit_core::scheme::{Classes, Scheme};
 use memfit_os::event::wait_readable;
 use memfit_os::exec::Executable;
-use memfit_os::process::{self, Arrived, Change, Pid, SignalFd};
-use memfit_os::signal_probe::SignalProbe;
+use memfit_os::process::{self, Arrived, Change, InheritedState, Pid, SignalFd};
+use memfit_os::signal_probe::{self, SignalProbe, SignalSet};
 use memfit_os::{inject, proctree, seqpacket};
 use memfit_pager::config::{start_socket_name, Automatic, Config, FromPager, OnFull, SwapChoice, ToPager};
 use memfit_pager::netns_fallback;
@@ -149,7 +149,7 @@ pub fn run(mut plan: Plan) -> Result<Ended, Failure> {
     if let Some(signal) = launcher.wait_until_ready()? {
         return Ok(Ended { code: 128 + signal, peak: None, wholly: false });
     }
-    let spawned = executable.spawn(&plan.inherited.state);
+    let spawned = executable.spawn(&plan.inherited.state, |pid| launcher.hold_signals(pid));
     let spawned = spawned.map_err(|error| Failure::start("start a process", &error))?;
     let command = spawned.map_err(|error| Failure::command(&plan.command[0], error))?;
     // If the pager dies, the whole tree dies, because the pager holds most of its memory. When the
@@ -205,6 +205,11 @@ struct Launcher {
     fallback_dir: PathBuf,
     /// `None` if the probe could not start: the command then gets signals to the group twice.
     signal_probe: Option<SignalProbe>,
+    /// Signals to the group that a former probe has seen, and this process not yet.
+    seen_before: SignalSet,
+    inherited: InheritedState,
+    /// Signals that have arrived before the command was started, which gets them.
+    held: Vec<Arrived>,
     messages: Option<Messages>,
     ready: bool,
     /// Why the pager cannot go on, and the exit status for that.
@@ -279,6 +284,9 @@ impl Launcher {
             signals,
             fallback_dir: fallback_dir.into(),
             signal_probe,
+            seen_before: SignalSet::default(),
+            inherited: plan.inherited.state,
+            held: Vec::new(),
             messages: None,
             ready: false,
             failed: None,
@@ -310,6 +318,9 @@ impl Launcher {
 
     fn command_started(&mut self, pid: Pid) {
         self.command = Some(pid);
+        for Arrived { signal, value, .. } in std::mem::take(&mut self.held) {
+            let _ = process::send_signal(pid, signal, value);
+        }
         self.tell(&ToPager::Started { pid });
         self.messages = Some(Messages::start());
     }
@@ -600,13 +611,23 @@ impl Launcher {
 
     /// Whether a signal that has arrived was sent to our whole process group.
     fn had_the_group(&mut self, signal: i32) -> bool {
-        let had = self.signal_probe.as_ref().is_some_and(|signal_probe| signal_probe.has_seen(signal));
-        if had {
-            // Start another probe for the next signal. The old one is a child that is about to end.
-            self.other_children.extend(self.signal_probe.as_ref().map(SignalProbe::pid));
-            self.signal_probe = SignalProbe::start().ok();
+        let seen = self.signal_probe.as_ref().map(SignalProbe::seen).unwrap_or_default();
+        let had = seen.and(self.seen_before).has(signal);
+        self.seen_before = self.seen_before.without(signal);
+        if seen.has(signal) {
+            // Start another probe for the next signal, before the old one is asked for what it has
+            // seen until then.
+            let old = std::mem::replace(&mut self.signal_probe, SignalProbe::start().ok());
+            let seen = old.as_ref().map(SignalProbe::seen).unwrap_or_default();
+            self.seen_before = self.seen_before.and(seen).without(signal);
         }
         had
+    }
+
+    /// Whether a process is ours, and was not started before this one executed memfit.
+    fn is_of_the_tree(&self, pid: Pid) -> bool {
+        let is_below = |root: Pid| proctree::is_at_or_below(pid, root);
+        is_below(self.me) && !self.other_children.iter().any(|child| is_below(*child))
     }
 
     fn in_our_group(&self, pid: Pid) -> bool {
@@ -641,6 +662,33 @@ impl Launcher {
         }
     }
 
+    /// Nobody waits for the pager to start, or for statistics, after a signal that would end the
+    /// command. Other signals are held until the command starts.
+    fn on_signal_without_command(&mut self, arrived: Arrived) {
+        let signal = arrived.signal;
+        let asks_to_end = matches!(signal, libc::SIGTERM | libc::SIGINT | libc::SIGHUP | libc::SIGQUIT);
+        // The next one to this process alone must not be taken for one to the group.
+        self.had_the_group(signal);
+        if asks_to_end && self.inherited.obeys(signal) {
+            self.interrupted = Some(signal);
+        } else if self.command.is_none() && signal != libc::SIGCHLD {
+            self.held.push(arrived);
+        }
+    }
+
+    /// Holds the signals that have come since the last turn for a command that has just been forked
+    /// and blocks all signals. Those to the group that came after the fork wait in it already.
+    fn hold_signals(&mut self, command: Pid) {
+        let arrived: Vec<_> = std::iter::from_fn(|| self.signals.next_signal()).collect();
+        let had = signal_probe::pending(command);
+        for arrived in arrived {
+            self.had_the_group(arrived.signal);
+            if arrived.signal != libc::SIGCHLD && !had.has(arrived.signal) {
+                self.held.push(arrived);
+            }
+        }
+    }
+
     /// Forwards a signal if it was meant for the command.
     ///
     /// The terminal signals its whole process group, and so does a sender like `timeout`. The
@@ -649,11 +697,7 @@ impl Launcher {
     fn on_signal(&mut self, arrived: Arrived) {
         let Arrived { signal, from_process, sender, value } = arrived;
         let (Some(command), None) = (self.command, self.command_end) else {
-            // The command gets the timers that we inherited, but one can expire before it starts.
-            if matches!(signal, libc::SIGTERM | libc::SIGINT | libc::SIGHUP | libc::SIGQUIT | libc::SIGALRM) {
-                self.interrupted = Some(signal);
-            }
-            return;
+            return self.on_signal_without_command(arrived);
         };
         match signal {
             libc::SIGCHLD => {}
@@ -668,7 +712,7 @@ impl Launcher {
                 }
             }
             _ if self.had_the_group(signal) && self.in_our_group(command) => {}
-            _ if sender != 0 && proctree::is_at_or_below(sender, self.me) => {}
+            _ if sender != 0 && self.is_of_the_tree(sender) => {}
             _ => {
                 let _ = process::send_signal(command, signal, value);
             }

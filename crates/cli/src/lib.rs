@@ -47,6 +47,10 @@ use std::io::{IsTerminal, Write};
 /// Runs the pager in its own process; never returns.
 pub type Serve = fn(Config) -> !;
 
+/// The stack of the main thread, bytes, with the arguments and the environment. Without those a
+/// release build needs 80 KiB.
+const STACK_BYTES: u64 = if cfg!(debug_assertions) { 512 << 10 } else { 256 << 10 };
+
 /// Everything behind `main`: parses the command line and gives the exit status.
 ///
 /// Must be called before anything else: `run` notes the open descriptors and needs a single thread.
@@ -56,6 +60,14 @@ pub fn main_with(serve: Serve) -> i32 {
         Ok(inherited) => inherited,
         Err(failure) => return fail(&failure),
     };
+    let stack = inherited.state.raise_stack_limit(STACK_BYTES);
+    if stack < STACK_BYTES {
+        let (has, needs) = (stack >> 10, STACK_BYTES >> 10);
+        return fail(&Failure::here(format!(
+            "the hard limit of the stack (ulimit -Hs) is {has} KiB, and memfit needs {needs}; \
+             whoever set it must raise it"
+        )));
+    }
     if let Err(error) = memfit_os::capability::give_up_own() {
         return fail(&Failure::system("give up the capabilities of memfit's file", &error));
     }
@@ -112,11 +124,19 @@ fn tell(error: &clap::Error) -> i32 {
 /// # Errors
 /// A failure when the text cannot be written.
 pub fn print(text: &str) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(Failure::system("write to standard output", &error))
-        }
-        _ => Ok(()),
+    print_to_reader(text).map(drop)
+}
+
+/// The same. Returns false when the reader has closed.
+fn print_to_reader(text: &str) -> Result<bool, Failure> {
+    // Rust's runtime opens /dev/null where it was closed, and takes EBADF for success.
+    let printed = output::writable(1).and_then(|_| {
+        let mut out = std::io::stdout().lock();
+        out.write_all(text.as_bytes()).and_then(|()| out.flush())
+    });
+    match printed {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Failure::system("write to standard output", &error)),
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::errors::{describe, Failure};
 use memfit_os::files;
-use memfit_os::process::{lasting, random_bytes};
+use memfit_os::process::{lasting, random_bytes, was_closed};
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Seek, Write};
@@ -317,7 +317,13 @@ impl RecordFile {
 }
 
 /// A copy of a descriptor of this process.
-fn writable(number: RawFd) -> io::Result<File> {
+///
+/// # Errors
+/// When it cannot be written to, or was closed when this process started.
+pub fn writable(number: RawFd) -> io::Result<File> {
+    if was_closed(number) {
+        return Err(io::Error::from_raw_os_error(libc::EBADF));
+    }
     let file = File::from(lasting(number).try_clone_to_owned()?);
     match files::is_writable(&file) {
         true => Ok(file),

@@ -23,6 +23,7 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// The smallest accepted budget, bytes. Staging, the pager's own memory and the program's loader
 /// use most of it.
@@ -40,9 +41,13 @@ const CODE_USED_PERCENT: u64 = 50;
 /// Default budget, percent of RAM. The rest is for other programs.
 const RAM_PERCENT: u64 = 75;
 
+/// How long a nested run waits for room in the queue of a pager whose launcher it cannot see.
+const FULL_QUEUE_LASTS: Duration = Duration::from_secs(5);
+const FULL_QUEUE_POLL: Duration = Duration::from_millis(20);
+
 /// What this process inherited from its parent and hands on to the command.
 pub struct Inherited {
-    /// Mask, dispositions and limit of descriptors.
+    /// Signals, timers and limits.
     pub state: InheritedState,
     /// Open files.
     pub descriptors: InheritedDescriptors,
@@ -63,8 +68,9 @@ impl Inherited {
 ///
 /// # Errors
 /// When the command could not be run, or the run had to be ended.
-pub fn run(args: &RunArgs, inherited: Inherited, serve: Serve) -> Result<i32, Failure> {
-    if outer_run_lives() {
+pub fn run(args: &RunArgs, mut inherited: Inherited, serve: Serve) -> Result<i32, Failure> {
+    inherited.state.take_timers();
+    if outer_run_lives(args) {
         note(args, "joins the run that it is started in, whose budget holds; its own options are not used");
         tell_not_written(args, "this run joins another one; give the option to that one");
         return Err(execute(args, &inherited, env_with_stub()));
@@ -304,21 +310,40 @@ fn refusal(check: &Check) -> Failure {
 }
 
 /// Whether this process belongs to the tree of a pager that still listens.
-fn outer_run_lives() -> bool {
+fn outer_run_lives(args: &RunArgs) -> bool {
     let Some(name) = env::var(SOCKET_VARIABLE).ok().filter(|name| !name.is_empty()) else { return false };
     let launcher_lives = || {
         let user = env::var(PID_VARIABLE).ok().and_then(|pid| procfs::user(pid.parse().ok()?));
         user.is_some_and(process::is_root_or_own)
     };
-    let lives = |connected: io::Result<OwnedFd>| match connected {
-        // As for the stub: any user can bind the name of a pager that has ended.
-        Ok(socket) => seqpacket::peer(socket.as_fd()).is_ok_and(|(uid, _)| process::is_root_or_own(uid)),
-        // The queue is full: the pager's, or that of another user who has taken the name.
-        Err(error) => error.kind() == io::ErrorKind::WouldBlock && launcher_lives(),
+    let mut is_full = false;
+    let mut lives = |connect: &dyn Fn() -> io::Result<OwnedFd>| {
+        let deadline = Instant::now() + FULL_QUEUE_LASTS;
+        loop {
+            match connect() {
+                // As for the stub: any user can bind the name of a pager that has ended.
+                Ok(socket) => break seqpacket::peer(socket.as_fd()).is_ok_and(|(uid, _)| process::is_root_or_own(uid)),
+                // The queue is full: the pager's, or that of another user who has taken the name.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && launcher_lives() => break true,
+                // From another PID namespace nobody can see the launcher.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < deadline => {
+                    std::thread::sleep(FULL_QUEUE_POLL);
+                }
+                Err(error) => {
+                    is_full |= error.kind() == io::ErrorKind::WouldBlock;
+                    break false;
+                }
+            }
+        }
     };
     // In another network namespace the abstract name is unknown.
-    let by_path = || env::var_os(FALLBACK_VARIABLE).map(|place| seqpacket::connect_at(&Path::new(&place).join("s")));
-    lives(seqpacket::connect_abstract(&name)) || by_path().is_some_and(lives)
+    let place = env::var_os(FALLBACK_VARIABLE).map(|place| Path::new(&place).join("s"));
+    let joins =
+        lives(&|| seqpacket::connect_abstract(&name)) || place.is_some_and(|at| lives(&|| seqpacket::connect_at(&at)));
+    if is_full && !joins {
+        note(args, "the pager of the outer run does not answer; this run has a budget of its own");
+    }
+    joins
 }
 
 /// Our environment with the stub preloaded, even if a process between the outer run and this one

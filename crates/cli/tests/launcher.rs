@@ -68,7 +68,11 @@ const TESTS: &[(&str, fn())] = &[
     ("signals_reach_the_command_once", signals_reach_the_command_once),
     ("signals_to_the_group_arrive_once", signals_to_the_group_arrive_once),
     ("a_signal_after_one_of_the_terminal_arrives", a_signal_after_one_of_the_terminal_arrives),
+    ("signals_to_the_group_that_come_together_arrive_once", signals_to_the_group_that_come_together_arrive_once),
+    ("signals_before_the_command_are_those_of_the_command", signals_before_the_command_are_those_of_the_command),
+    ("signals_to_the_group_just_before_the_command_reach_it", signals_to_the_group_just_before_the_command_reach_it),
     ("timers_are_those_of_the_command", timers_are_those_of_the_command),
+    ("timers_do_not_expire_before_the_command", timers_do_not_expire_before_the_command),
     ("timeout_of_the_group", timeout_of_the_group),
     ("a_command_that_kills_its_group", a_command_that_kills_its_group),
     ("inherited_state", inherited_state),
@@ -79,6 +83,7 @@ const TESTS: &[(&str, fn())] = &[
     ("descendants_live_on_with_a_late_pager", descendants_live_on_with_a_late_pager),
     ("guard_outlives_the_launcher", guard_outlives_the_launcher),
     ("former_children_are_spared", former_children_are_spared),
+    ("signals_of_former_children_reach_the_command", signals_of_former_children_reach_the_command),
     ("nested_runs_join", nested_runs_join),
     ("nested_runs_use_no_option", nested_runs_use_no_option),
     ("stat_asks_the_pager", stat_asks_the_pager),
@@ -95,6 +100,14 @@ fn fake_pager(config: Config) -> ! {
         "fails" => tell(&socket, &FromPager::Failed { message: "no such scheme: x".into(), code: 2 }),
         "dies-at-start" => process::exit_now(3),
         "late" => late_pager(&socket, config),
+        "warns-first" => {
+            tell(&socket, &FromPager::Warning { text: "slow disk".into() });
+            tell(&socket, &FromPager::Ready);
+        }
+        "slow" => {
+            wait_for_flag();
+            tell(&socket, &FromPager::Ready);
+        }
         _ => tell(&socket, &FromPager::Ready),
     }
     loop {
@@ -280,6 +293,18 @@ fn pagers_of(launcher: u32) -> Vec<String> {
     own.map(|p| p.pid.to_string()).collect()
 }
 
+/// Whether a process has not read a signal yet.
+fn pending(pid: i32, signal: i32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let of = status.lines().find_map(|line| line.strip_prefix("ShdPnd:")).unwrap().trim();
+    u64::from_str_radix(of, 16).unwrap() >> (signal - 1) & 1 != 0
+}
+
+/// Whether a command of this machine works.
+fn runs(words: &[&str]) -> bool {
+    Command::new(words[0]).args(&words[1..]).output().is_ok_and(|output| output.status.success())
+}
+
 fn scratch(name: &str) -> String {
     format!("/var/tmp/memfit-launcher-{name}-{}", std::process::id())
 }
@@ -458,6 +483,90 @@ fn signals_to_the_group_arrive_once() {
     }
 }
 
+/// The launcher finds both at once.
+fn signals_to_the_group_that_come_together_arrive_once() {
+    let count = "u=0; t=0; trap 'u=$((u+1)); echo got' USR1; trap 't=$((t+1)); echo got' TERM; \
+                 trap 'echo $u $t; exit 0' WINCH; echo go; while :; do sleep 0.01; done";
+    let mut run = memfit("good", &["run", "-q", "--", "sh", "-c", count]).process_group(0).spawn().unwrap();
+    let mut lines = BufReader::new(run.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!(lines.next().unwrap(), "go");
+    let launcher = run.id() as i32;
+    process::send_signal(launcher, libc::SIGSTOP, None).unwrap();
+    eventually("the launcher stops", || proctree::read_stat(launcher).is_some_and(|stat| stat.is_stopped()));
+    for signal in [libc::SIGUSR1, libc::SIGTERM] {
+        // SAFETY: signals the group of our own child, which has not been waited for.
+        assert_eq!(unsafe { libc::kill(-launcher, signal) }, 0);
+        assert_eq!(lines.next().unwrap(), "got");
+    }
+    process::send_signal(launcher, libc::SIGCONT, None).unwrap();
+    eventually("the launcher reads them", || !pending(launcher, libc::SIGUSR1) && !pending(launcher, libc::SIGTERM));
+    process::send_signal(launcher, libc::SIGWINCH, None).unwrap();
+    assert_eq!(lines.last().unwrap(), "1 1");
+    assert_eq!(run.wait().unwrap().code(), Some(0));
+}
+
+/// They arrive when the launcher has read its signals for the last time before the fork: it prints
+/// a warning to a pipe that is full.
+fn signals_to_the_group_just_before_the_command_reach_it() {
+    use std::os::fd::AsRawFd;
+    for signal in [libc::SIGUSR1, libc::SIGTERM] {
+        let (mut reader, mut writer) = std::io::pipe().unwrap();
+        // SAFETY: plain numbers; the smallest pipe.
+        let bytes = unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_SETPIPE_SZ, 4096) };
+        writer.write_all(&vec![b'x'; bytes.try_into().unwrap()]).unwrap();
+        let mut command = memfit("warns-first", &["run", "-q", "--", "sleep", "20"]);
+        let mut run = command.process_group(0).stderr(writer).spawn().unwrap();
+        drop(command);
+        let call = format!("/proc/{}/syscall", run.id());
+        eventually("the launcher writes", || fs::read_to_string(&call).unwrap().split(' ').nth(1) == Some("0x2"));
+        // SAFETY: signals the group of our own child, which has not been waited for.
+        assert_eq!(unsafe { libc::kill(-(run.id() as i32), signal) }, 0);
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        assert!(text.ends_with("xmemfit: slow disk\n"), "{text}");
+        assert_eq!(run.wait().unwrap().code(), Some(128 + signal));
+    }
+}
+
+/// They arrive while the pager starts.
+fn signals_before_the_command_are_those_of_the_command() {
+    let tools = [&["perl", "-e", "1"][..], &["env", "--default-signal", "--ignore-signal", "--block-signal", "true"]];
+    if let Some(words) = tools.iter().find(|words| !runs(words)) {
+        return skip("signals_before_the_command_are_those_of_the_command", &format!("no {}", words.join(" ")));
+    }
+    let end = |signal: i32, options: &[&str], command: &[&str]| {
+        let exe = std::env::current_exe().unwrap();
+        let mut run = Command::new("env");
+        run.args(options).arg(exe).args(["run", "-q", "--"]).args(command).env("FAKE_PAGER", "slow");
+        run.env("MEMFIT_STUB", harmless_stub()).env("FAKE_FLAG", scratch("flag")).env_remove("MEMFIT_SOCKET");
+        let run = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        eventually("the pager starts", || !pagers_of(run.id()).is_empty());
+        process::send_signal(run.id() as i32, signal, None).unwrap();
+        fs::write(scratch("flag"), "").unwrap();
+        let output = run.wait_with_output().unwrap();
+        let _ = fs::remove_file(scratch("flag"));
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "signal {signal} {options:?}");
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT] {
+        // As if it had ended the command at its start.
+        assert_eq!(end(signal, &["--default-signal"], &["echo", "ran"]), (Some(128 + signal), String::new()));
+        assert_eq!(end(signal, &["--ignore-signal"], &["echo", "ran"]), (Some(0), "ran\n".into()), "{signal}");
+    }
+    for signal in [libc::SIGUSR1, libc::SIGALRM] {
+        let (code, _) = end(signal, &["--default-signal"], &["sleep", "100"]);
+        assert_eq!(code, Some(128 + signal));
+        assert_eq!(end(signal, &["--ignore-signal"], &["echo", "ran"]), (Some(0), "ran\n".into()), "{signal}");
+    }
+    for signal in [libc::SIGTERM, libc::SIGUSR1, libc::SIGALRM, libc::SIGRTMIN()] {
+        // The launcher sends it when the command has begun. A shell could change the mask.
+        let waits =
+            "while (1) { open F, '/proc/self/status'; /^ShdPnd:\\s*(\\w*[1-9a-f]\\w*)/ && print($1) && exit for <F> }";
+        let (code, out) = end(signal, &[&format!("--block-signal={signal}")], &["perl", "-e", waits]);
+        assert_eq!((code, u64::from_str_radix(&out, 16)), (Some(0), Ok(1 << (signal - 1))), "{signal}");
+    }
+}
+
 /// Ctrl-C reaches all of the group. What is sent to the launcher alone after it does not.
 fn a_signal_after_one_of_the_terminal_arrives() {
     if Command::new("script").arg("--version").output().is_err() {
@@ -480,12 +589,7 @@ fn a_signal_after_one_of_the_terminal_arrives() {
     keys.write_all(b"\x03").unwrap();
     assert_eq!(next("got "), "1");
     // The launcher may get the signal later than the command.
-    let pending = || {
-        let status = fs::read_to_string(format!("/proc/{launcher}/status")).unwrap();
-        let of = status.lines().find_map(|line| line.strip_prefix("ShdPnd:")).unwrap().trim();
-        u64::from_str_radix(of, 16).unwrap() >> (libc::SIGINT - 1) & 1 != 0
-    };
-    while pending() {
+    while pending(launcher, libc::SIGINT) {
         std::thread::sleep(Duration::from_millis(10));
     }
     std::thread::sleep(Duration::from_millis(300));
@@ -522,6 +626,22 @@ fn timers_are_those_of_the_command() {
     assert_eq!(code, Some(128 + libc::SIGALRM), "{err}");
     let (code, out, err) = run("1000", "exec perl -e 'print alarm(0) > 0'");
     assert_eq!((code, out.as_str()), (Some(0), "1"), "the command can stop it: {err}");
+}
+
+/// The pager takes longer to start than the timer that memfit inherits: the command has all of it.
+fn timers_do_not_expire_before_the_command() {
+    let timer = "import os, signal, sys; signal.setitimer(signal.ITIMER_REAL, 5); os.execv(sys.argv[1], sys.argv[1:])";
+    let script = "trap 'echo got; exit 5' ALRM; while :; do sleep 0.01; done";
+    let mut run = Command::new("python3");
+    run.args(["-c", timer]).arg(std::env::current_exe().unwrap()).args(["run", "-q", "--", "sh", "-c", script]);
+    run.env("FAKE_PAGER", "slow").env("MEMFIT_STUB", harmless_stub()).env("FAKE_FLAG", scratch("flag"));
+    let run = run.env_remove("MEMFIT_SOCKET").stdout(Stdio::piped()).spawn().unwrap();
+    eventually("the pager starts", || !pagers_of(run.id()).is_empty());
+    std::thread::sleep(Duration::from_millis(5100));
+    fs::write(scratch("flag"), "").unwrap();
+    let output = run.wait_with_output().unwrap();
+    let _ = fs::remove_file(scratch("flag"));
+    assert_eq!((output.status.code(), &*output.stdout), (Some(5), &b"got\n"[..]));
 }
 
 /// As timeout(1) does: it signals its child and then its whole group, so the command gets the
@@ -663,6 +783,29 @@ fn former_children_are_spared() {
     assert!(!pid.is_empty(), "{code:?}: {err}");
     let _sleeper = Killed::at_end(&pid);
     assert_eq!(code, Some(1), "{err}");
+}
+
+/// `(sleep N; kill $$) & exec memfit run ...` limits the time of a command.
+fn signals_of_former_children_reach_the_command() {
+    let (exe, go, flag) = (std::env::current_exe().unwrap(), scratch("go"), scratch("flag"));
+    // Before the command starts and after that.
+    for pager in ["slow", "good"] {
+        let script = format!(
+            "(until [ -e {go} ]; do sleep 0.01; done; kill -USR1 $$; : >{flag}) &              exec {} run -q -- sh -c 'echo go; exec sleep 20'",
+            exe.display()
+        );
+        let mut run = Command::new("sh");
+        run.args(["-c", &script]).env("FAKE_PAGER", pager).env("FAKE_FLAG", &flag).env_remove("MEMFIT_SOCKET");
+        let mut run = run.env("MEMFIT_STUB", harmless_stub()).stdout(Stdio::piped()).spawn().unwrap();
+        match pager {
+            "good" => assert_eq!(first_line(&mut run), "go"),
+            _ => eventually("the pager starts", || !pagers_of(run.id()).is_empty()),
+        }
+        fs::write(&go, "").unwrap();
+        assert_eq!(run.wait().unwrap().code(), Some(128 + libc::SIGUSR1), "{pager}");
+        fs::remove_file(&go).unwrap();
+        let _ = fs::remove_file(&flag);
+    }
 }
 
 fn nested_runs_join() {

@@ -3,7 +3,7 @@
 //!
 //! Everything that allocates memory is done before the fork.
 
-use crate::process::{exit_now, InheritedState, Pid, Timers};
+use crate::process::{exit_now, InheritedState, Pid};
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fs;
 use std::io;
@@ -120,29 +120,28 @@ impl Executable {
     /// Replaces this process. Returns only on failure.
     #[must_use]
     pub fn execute(&self, inherited: &InheritedState) -> ExecError {
+        let prepared = self.prepare();
         inherited.restore();
-        self.error(self.prepare().execute())
+        self.error(prepared.execute())
     }
 
-    /// Starts the command in a child, in the same process group, with the inherited state and with
-    /// the timers of this process, as if this process had become the command. The kernel kills the
-    /// command when this thread ends first: a command that has not said hello yet is known to no
-    /// other process.
+    /// Starts the command in a child, in the same process group and with the inherited state, as if
+    /// this process had become the command. The kernel kills the command when this thread ends
+    /// first: a command that has not said hello yet is known to no other process.
+    ///
+    /// `forked` is called with its pid while it has this process's signal mask and waits.
     ///
     /// The outer error is memfit's (no process, no pipe), the inner one that of the command.
     ///
     /// # Errors
     /// As `fork` and `pipe2` give them.
-    pub fn spawn(&self, inherited: &InheritedState) -> io::Result<Result<Pid, ExecError>> {
+    pub fn spawn(&self, inherited: &InheritedState, forked: impl FnOnce(Pid)) -> io::Result<Result<Pid, ExecError>> {
         let prepared = self.prepare();
-        let mut ends = [0; 2];
-        // SAFETY: the array is valid for two descriptors.
-        check(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) })?;
-        // SAFETY: new descriptors that nobody else owns.
-        let (reader, writer) = unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) };
+        let (reader, writer) = pipe()?;
+        let (waits, resume) = pipe()?;
+        let mut byte = 0u8;
         // SAFETY: no arguments; it cannot fail.
         let parent = unsafe { libc::getpid() };
-        let timers = Timers::take();
         // SAFETY: the child only makes async-signal-safe calls and allocates nothing.
         let pid = check(unsafe { libc::fork() })?;
         if pid == 0 {
@@ -153,8 +152,9 @@ impl Executable {
                     exit_now(127);
                 }
             }
+            // SAFETY: the buffer is valid for one byte.
+            unsafe { libc::read(waits.as_raw_fd(), (&raw mut byte).cast(), 1) };
             inherited.restore();
-            timers.start();
             let error = prepared.execute().to_bytes();
             // SAFETY: the buffer is valid. A write of eight bytes into an empty pipe is never
             // partial.
@@ -162,6 +162,9 @@ impl Executable {
             exit_now(127);
         }
         drop(writer);
+        forked(pid);
+        // SAFETY: the buffer is valid for one byte. `waits` is open here too, so this cannot fail.
+        unsafe { libc::write(resume.as_raw_fd(), (&raw const byte).cast(), 1) };
         let mut error = [0; Failed::BYTES];
         let count = io::Read::read(&mut fs::File::from(reader), &mut error)?;
         if count == error.len() {
@@ -188,6 +191,15 @@ impl Executable {
             envp: Pointers::new(self.envp.iter().map(CString::as_c_str)),
         }
     }
+}
+
+/// A pipe: its end to read and its end to write.
+fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut ends = [0; 2];
+    // SAFETY: the array is valid for two descriptors.
+    check(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) })?;
+    // SAFETY: new descriptors that nobody else owns.
+    Ok(unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) })
 }
 
 /// Whether this user may execute a file.
@@ -376,9 +388,9 @@ mod tests {
     fn exec_failures_are_told_apart() {
         let signals = InheritedState::note().unwrap();
         let run = |program: &str| Executable::new(&[program.into()], [], Some(OsStr::new("/nonexistent"))).unwrap();
-        let error = run("memfit-no-such-command").spawn(&signals).unwrap().unwrap_err();
+        let error = run("memfit-no-such-command").spawn(&signals, |_| {}).unwrap().unwrap_err();
         assert!(error.is_not_found());
-        let error = run("/proc/self/status").spawn(&signals).unwrap().unwrap_err();
+        let error = run("/proc/self/status").spawn(&signals, |_| {}).unwrap().unwrap_err();
         assert_eq!(error.errno, libc::EACCES);
         assert!(!error.is_not_found());
     }

@@ -10,7 +10,7 @@ use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 /// Process id.
 pub type Pid = i32;
@@ -18,15 +18,27 @@ pub type Pid = i32;
 /// Whether SIGPIPE was ignored when this process started. Rust's runtime ignores it before `main`,
 /// so this is read earlier; the command gets the inherited disposition.
 static SIGPIPE_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
+/// The standard descriptors that were closed then, one bit for each. The runtime opens `/dev/null`
+/// there; the command finds them closed.
+static CLOSED_STANDARD: AtomicU8 = AtomicU8::new(0);
 
-extern "C" fn note_sigpipe() {
+extern "C" fn note_start() {
     let ignored = disposition(libc::SIGPIPE).is_ok_and(|action| action.sa_sigaction == libc::SIG_IGN);
     SIGPIPE_WAS_IGNORED.store(ignored, Ordering::Relaxed);
+    // SAFETY: F_GETFD only reads a flag.
+    let closed = (0..3).filter(|fd| unsafe { libc::fcntl(*fd, libc::F_GETFD) } == -1);
+    CLOSED_STANDARD.store(closed.fold(0, |all, fd| all | 1 << fd), Ordering::Relaxed);
 }
 
 #[used]
 #[link_section = ".init_array"]
-static NOTE_SIGPIPE: extern "C" fn() = note_sigpipe;
+static NOTE_START: extern "C" fn() = note_start;
+
+/// Whether a standard descriptor was closed when this process started.
+#[must_use]
+pub fn was_closed(fd: RawFd) -> bool {
+    (0..3).contains(&fd) && CLOSED_STANDARD.load(Ordering::Relaxed) >> fd & 1 == 1
+}
 
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result == -1 {
@@ -246,14 +258,16 @@ fn disposition(signal: libc::c_int) -> io::Result<libc::sigaction> {
     Ok(action)
 }
 
-/// What this process inherited and changes for itself: signal mask and dispositions, and the limit
-/// of descriptors.
+/// What this process inherited and changes for itself: signal mask and dispositions, timers, and
+/// the limits of descriptors and of the stack.
 #[derive(Clone, Copy)]
 pub struct InheritedState {
     mask: libc::sigset_t,
     sigchld: libc::sigaction,
+    timers: Timers,
     /// Soft and hard limit.
     descriptors: (u64, u64),
+    stack: (u64, u64),
 }
 
 impl InheritedState {
@@ -267,7 +281,36 @@ impl InheritedState {
         let mut mask: libc::sigset_t = unsafe { mem::zeroed() };
         // SAFETY: `mask` is valid for writing.
         check(unsafe { libc::sigprocmask(libc::SIG_BLOCK, ptr::null(), &mut mask) })?;
-        Ok(Self { mask, sigchld, descriptors: descriptor_limit()? })
+        let (descriptors, stack) = (descriptor_limit()?, resource_limit(libc::RLIMIT_STACK)?);
+        Ok(Self { mask, sigchld, timers: Timers::NONE, descriptors, stack })
+    }
+
+    /// Takes the timers from this process: none of them expires before the command has it.
+    pub fn take_timers(&mut self) {
+        self.timers = Timers::take();
+    }
+
+    /// Whether a signal would do to the command what its default action is. If not, it is ignored
+    /// or blocked.
+    #[must_use]
+    pub fn obeys(&self, signal: i32) -> bool {
+        // SAFETY: the set came from the kernel.
+        let is_blocked = unsafe { libc::sigismember(&self.mask, signal) } == 1;
+        !is_blocked && disposition(signal).is_ok_and(|action| action.sa_sigaction != libc::SIG_IGN)
+    }
+
+    /// Raises a soft limit of the stack below `wanted` bytes, as far as this process may. Returns
+    /// the limit that holds then.
+    #[must_use]
+    pub fn raise_stack_limit(&self, wanted: u64) -> u64 {
+        let (soft, hard) = self.stack;
+        if soft >= wanted {
+            return soft;
+        }
+        set_limit(libc::RLIMIT_STACK, wanted.min(hard), hard);
+        // Only root may raise the hard one.
+        set_limit(libc::RLIMIT_STACK, wanted, hard.max(wanted));
+        resource_limit(libc::RLIMIT_STACK).map_or(soft, |(now, _)| now)
     }
 
     /// Raises the soft limit of descriptors to the hard one, for a process that shares its table
@@ -291,29 +334,38 @@ impl InheritedState {
             libc::sigaction(libc::SIGCHLD, &self.sigchld, ptr::null_mut());
         }
         set_limit(libc::RLIMIT_NOFILE, self.descriptors.0, self.descriptors.1);
+        set_limit(libc::RLIMIT_STACK, self.stack.0, self.stack.1);
+        for fd in (0..3).filter(|fd| was_closed(*fd)) {
+            // Not closed at once: if the command cannot be executed, this process goes on. SAFETY:
+            // changes a flag of `/dev/null`, which the runtime has opened there.
+            unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
+        }
         self.restore_mask();
+        self.timers.start();
     }
 }
 
 /// The timers of `alarm` and `setitimer`: `exec` keeps them, a fork child has none. Each has an
 /// interval and the time until it expires.
-pub(crate) struct Timers([[libc::timeval; 2]; 3]);
+#[derive(Clone, Copy)]
+struct Timers([[libc::timeval; 2]; 3]);
 
 impl Timers {
+    const NONE: Timers = Timers([[libc::timeval { tv_sec: 0, tv_usec: 0 }; 2]; 3]);
+
     /// Takes them from this process, which has none from here on.
-    pub(crate) fn take() -> Timers {
-        let none = [libc::timeval { tv_sec: 0, tv_usec: 0 }; 2];
-        let mut all = [none; 3];
-        for (which, old) in all.iter_mut().enumerate() {
+    fn take() -> Timers {
+        let mut taken = Timers::NONE;
+        for (which, (old, none)) in taken.0.iter_mut().zip(&Timers::NONE.0).enumerate() {
             // SAFETY: both are laid out like `struct itimerval`, and `old` is valid for writing. A
             // failure leaves no timer.
-            unsafe { libc::syscall(libc::SYS_setitimer, which, &none, old) };
+            unsafe { libc::syscall(libc::SYS_setitimer, which, none, old) };
         }
-        Timers(all)
+        taken
     }
 
     /// Starts them in this process. Async-signal-safe.
-    pub(crate) fn start(&self) {
+    fn start(&self) {
         for (which, timer) in self.0.iter().enumerate() {
             // SAFETY: laid out like `struct itimerval`; no old value is wanted.
             unsafe { libc::syscall(libc::SYS_setitimer, which, timer, ptr::null_mut::<libc::timeval>()) };

@@ -15,6 +15,30 @@ pub const NAME: &str = "memfit-sigprobe";
 #[derive(Debug)]
 pub struct SignalProbe(Pid);
 
+/// Some signals.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SignalSet(u64);
+
+impl SignalSet {
+    /// Whether a signal is one of them.
+    #[must_use]
+    pub fn has(self, signal: i32) -> bool {
+        self.0 >> (signal - 1) & 1 == 1
+    }
+
+    /// Those and others.
+    #[must_use]
+    pub fn and(self, others: SignalSet) -> SignalSet {
+        SignalSet(self.0 | others.0)
+    }
+
+    /// Those but one.
+    #[must_use]
+    pub fn without(self, signal: i32) -> SignalSet {
+        SignalSet(self.0 & !(1 << (signal - 1)))
+    }
+}
+
 impl SignalProbe {
     /// Starts the child.
     ///
@@ -39,20 +63,28 @@ impl SignalProbe {
         self.0
     }
 
-    /// Whether a signal was sent to the group since the start. Pending signals are not counted:
-    /// after one was seen, start a new child to see the next of the same kind.
+    /// The signals that were sent to the group since the start. They are not counted: after one was
+    /// seen, start a new child to see the next of the same kind.
     #[must_use]
-    pub fn has_seen(&self, signal: i32) -> bool {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.0)).unwrap_or_default();
-        let pending = status.lines().find_map(|line| line.strip_prefix("ShdPnd:"));
-        let mask = pending.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0);
-        mask >> (signal - 1) & 1 == 1
+    pub fn seen(&self) -> SignalSet {
+        pending(self.0)
     }
 }
 
+/// The signals that wait in a process which blocks them.
+#[must_use]
+pub fn pending(pid: Pid) -> SignalSet {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let pending = status.lines().find_map(|line| line.strip_prefix("ShdPnd:"));
+    SignalSet(pending.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0))
+}
+
 impl Drop for SignalProbe {
+    /// In a container nobody else may reap it.
     fn drop(&mut self) {
         kill(self.0);
+        // SAFETY: waits for our own child, which is about to end; a null status is allowed.
+        unsafe { libc::waitpid(self.0, std::ptr::null_mut(), 0) };
     }
 }
 
@@ -85,7 +117,7 @@ mod tests {
     #[test]
     fn sees_what_it_is_sent() {
         let signal_probe = SignalProbe::start().unwrap();
-        assert!(!signal_probe.has_seen(libc::SIGUSR1));
+        assert_eq!(signal_probe.seen(), SignalSet::default());
         // The child has this name only after it has blocked all signals.
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(120);
         while fs::read_to_string(format!("/proc/{}/comm", signal_probe.pid())).unwrap().trim() != NAME {
@@ -93,11 +125,11 @@ mod tests {
             std::thread::yield_now();
         }
         send_signal(signal_probe.pid(), libc::SIGUSR1, None).unwrap();
-        assert!(signal_probe.has_seen(libc::SIGUSR1) && !signal_probe.has_seen(libc::SIGUSR2));
+        assert!(signal_probe.seen().has(libc::SIGUSR1) && !signal_probe.seen().has(libc::SIGUSR2));
+        assert_eq!(signal_probe.seen().without(libc::SIGUSR1), SignalSet::default());
         let pid = signal_probe.pid();
         drop(signal_probe);
-        let mut status = 0;
-        // SAFETY: waits for our own child.
-        assert_eq!(unsafe { libc::waitpid(pid, &mut status, 0) }, pid);
+        // SAFETY: asks about our own child; a null status is allowed.
+        assert_eq!(unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) }, -1, "it is reaped");
     }
 }

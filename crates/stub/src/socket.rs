@@ -121,6 +121,7 @@ fn answer(socket: i32, request: &mut FromStub, fd: Option<i32>, got: &mut i32) -
     let mut answer: Command = unsafe { zeroed() };
     let answered = send(socket, request, fd) && receive(socket, &mut answer, got) == size_of::<Command>() as isize;
     close(socket);
+    *got = above_standard(*got);
     if answered {
         answer.kind
     } else {
@@ -221,16 +222,33 @@ fn connect_to(address: &SockaddrUn, bytes: usize, how: usize) -> Result<i32, i32
         if socket < 0 {
             return Err(-socket as i32);
         }
+        let socket = above_standard(socket as i32);
         if how == FOR_A_ROUND {
             syscall!(sys::SETSOCKOPT, socket, SOL_SOCKET, SO_SNDTIMEO, ROUND.as_ptr(), size_of_val(&ROUND));
         }
         let result = syscall!(sys::CONNECT, socket, address as *const SockaddrUn, bytes);
-        if result < 0 || !is_trusted(socket as i32) {
-            close(socket as i32);
+        if result < 0 || !is_trusted(socket) {
+            close(socket);
             return Err(-result as i32);
         }
-        Ok(socket as i32)
+        Ok(socket)
     }
+}
+
+/// A new descriptor at another number if the program has closed a standard one and this has its
+/// place: another thread may write there, and expects EBADF. It stays where it is if there is no
+/// other number.
+fn above_standard(fd: i32) -> i32 {
+    if !(0..sys::STANDARD as i32).contains(&fd) || forbids_here(sys::FCNTL) {
+        return fd;
+    }
+    // SAFETY: our own descriptor.
+    let other = unsafe { syscall!(sys::FCNTL, fd, sys::DUP_CLOEXEC, sys::STANDARD) };
+    if other < 0 {
+        return fd;
+    }
+    close(fd);
+    other as i32
 }
 
 /// Closes a connection.

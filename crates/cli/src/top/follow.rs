@@ -4,10 +4,10 @@ use super::sample::{shown, Rates};
 use super::{plain, Ending};
 use crate::args::TopArgs;
 use crate::errors::{describe, tell, Failure};
+use crate::print_to_reader;
 use crate::trees::{self, Question, Tree};
 use memfit_stats::Stats;
 use std::collections::BTreeMap;
-use std::io::{self, Write};
 use std::time::Instant;
 
 /// A tree that is followed.
@@ -24,7 +24,8 @@ pub fn run(args: &TopArgs, trees: Vec<Tree>) -> Result<i32, Failure> {
     let new = |tree: &Tree| Followed { last: None, ending: Ending::of(tree) };
     let mut followed: BTreeMap<Tree, Followed> = trees.iter().map(|tree| (tree.clone(), new(tree))).collect();
     let mut code = 0;
-    if !write(&plain::head())? {
+    // That the reader has closed is a normal end.
+    if !print_to_reader(&plain::head())? {
         return Ok(0);
     }
     let mut next = Instant::now();
@@ -35,7 +36,7 @@ pub fn run(args: &TopArgs, trees: Vec<Tree>) -> Result<i32, Failure> {
                 Ok(Some(answer)) => {
                     let stats = shown(answer);
                     let rates = Rates::between(state.last.as_ref(), &stats);
-                    if !write(&plain::row(tree.pid(), &stats, &rates))? {
+                    if !print_to_reader(&plain::row(tree.pid(), &stats, &rates))? {
                         return Ok(code);
                     }
                     state.last = Some(stats);
@@ -68,14 +69,4 @@ pub fn run(args: &TopArgs, trees: Vec<Tree>) -> Result<i32, Failure> {
         }
     }
     Ok(code)
-}
-
-/// Returns false when the reader has closed, which is a normal end.
-fn write(text: &str) -> Result<bool, Failure> {
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Ok(()) => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
-        Err(error) => Err(Failure::system("write to standard output", &error)),
-    }
 }

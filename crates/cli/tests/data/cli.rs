@@ -1,11 +1,13 @@
 //! Black-box tests of the `memfit` program: exit statuses and messages. Unless they say so, they
 //! need no root and no working userfaultfd.
 
-use memfit_os::probe;
+use memfit_os::{probe, seqpacket};
 use std::fs;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 /// The result of a run of the program.
 struct Outcome {
@@ -412,8 +414,83 @@ fn a_proc_with_nothing_but_processes_will_do() {
         let outcome = subset(&format!("\"$0\" run -q --swap none {options} -- echo x"));
         assert_eq!((outcome.code, &*outcome.out), (Some(0), "x\n"), "{options}: {}", outcome.err);
     }
-    let doctor = subset("\"$0\" doctor");
-    assert!(!doctor.out.contains("too old"), "{}", doctor.out);
+    let doctor = subset("uname -r; \"$0\" doctor");
+    let (release, checks) = doctor.out.split_once('\n').unwrap();
+    let kernel = checks.lines().find(|line| line.contains("Linux kernel")).unwrap_or_default();
+    let words: Vec<_> = kernel.split_whitespace().take(4).collect();
+    assert_eq!((doctor.code, words), (Some(0), vec!["ok", "Linux", "kernel", release]), "{}{}", doctor.out, doctor.err);
+}
+
+/// `ulimit -s 64`: the command has this limit, memfit raises its own.
+#[test]
+fn a_small_stack_is_that_of_the_command() {
+    if can_run() {
+        let script = "ulimit -Ss 64; exec \"$0\" run -q -m 64M --swap none sh -c 'ulimit -s'";
+        let outcome: Outcome = memfit_by(script).output().unwrap().into();
+        assert_eq!((outcome.code, &*outcome.out), (Some(0), "64\n"), "{}", outcome.err);
+    }
+    // Without CAP_SYS_RESOURCE nobody raises the hard limit.
+    let mut plain = Command::new("setpriv");
+    plain.args(["--bounding-set=-all", "--inh-caps=-all", "sh", "-c", "ulimit -s 64; exec \"$0\" doctor"]);
+    let Ok(output) = plain.arg(env!("CARGO_BIN_EXE_memfit")).output() else { return skip("there is no setpriv(1)") };
+    Outcome::from(output).fails(1, &["the hard limit of the stack (ulimit -Hs) is 64 KiB", "must raise it"]);
+}
+
+/// As without memfit.
+#[test]
+fn closed_standard_descriptors_stay_closed() {
+    let place = directory("closed");
+    let told = place.join("told");
+    let script = "for fd in 0 1 2; do [ -e /proc/$$/fd/$fd ] || closed=\"$closed $fd\"; done; echo $closed >\"$0\"";
+    for (redirections, closed) in [("<&-", "0"), (">&-", "1"), ("2>&- <&-", "0 2"), ("<&- >&- 2>&-", "0 1 2")] {
+        if !can_run() {
+            break;
+        }
+        let line =
+            format!("exec \"$0\" run -q -m 64M --swap none -- sh -c '{script}' {} {redirections}", told.display());
+        let outcome: Outcome = memfit_by(&line).output().unwrap().into();
+        assert_eq!(outcome.code, Some(0), "{redirections}: {}", outcome.err);
+        assert_eq!(fs::read_to_string(&told).unwrap().trim(), closed, "{redirections}");
+    }
+    fs::remove_dir_all(place).unwrap();
+    let outcome: Outcome = memfit_by("exec \"$0\" schemes >&-").output().unwrap().into();
+    outcome.fails(1, &["cannot write to standard output: Bad file descriptor"]);
+    let outcome: Outcome = memfit_by("exec \"$0\" schemes 1</dev/null").output().unwrap().into();
+    outcome.fails(1, &["cannot write to standard output: it is open for reading only"]);
+    if can_run() {
+        let line = "exec \"$0\" run -q -m 64M --swap none --stats /dev/stdout true >&-";
+        Outcome::from(memfit_by(line).output().unwrap()).fails(1, &["--stats /dev/stdout: cannot be written"]);
+    }
+}
+
+/// Nobody can see its launcher, as in another PID namespace, and others wait to be accepted.
+#[test]
+fn a_pager_whose_queue_is_full_is_joined() {
+    let name = format!("memfit-cli-full-{}", std::process::id());
+    let listener = seqpacket::listen_abstract(&name).unwrap();
+    seqpacket::set_backlog(listener.as_raw_fd(), 0);
+    let waits = seqpacket::connect_abstract(&name).unwrap();
+    let mut nested = memfit();
+    nested.args(["run", "true"]).env("MEMFIT_SOCKET", &name).env("MEMFIT_PID", (1 << 30).to_string());
+    let nested = nested.stderr(Stdio::piped()).spawn().unwrap();
+    // It sleeps only between two attempts.
+    let call = format!("/proc/{}/syscall", nested.id());
+    let sleeps = [libc::SYS_clock_nanosleep, libc::SYS_nanosleep].map(|number| format!("{number} "));
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while !fs::read_to_string(&call).is_ok_and(|text| sleeps.iter().any(|sleep| text.starts_with(sleep))) {
+        assert!(Instant::now() < deadline, "it does not wait");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let accepted = seqpacket::accept(listener.as_raw_fd(), true).unwrap();
+    let outcome: Outcome = nested.wait_with_output().unwrap().into();
+    drop((waits, accepted));
+    assert_eq!(outcome.code, Some(0), "{}", outcome.err);
+    assert!(outcome.err.starts_with("memfit: joins the run that it is started in"), "{}", outcome.err);
+    // Nobody accepts that connection, which fills the queue.
+    let mut nested = memfit();
+    nested.args(["run", "-s", "nosuch", "true"]).env("MEMFIT_SOCKET", &name).env("MEMFIT_PID", (1 << 30).to_string());
+    let outcome: Outcome = nested.output().unwrap().into();
+    assert!(outcome.err.starts_with("memfit: the pager of the outer run does not answer"), "{}", outcome.err);
 }
 
 #[test]

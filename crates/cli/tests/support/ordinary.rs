@@ -8,10 +8,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Mounts the device, becomes the user with the options of `setpriv` that follow, and executes the
-/// other words.
+/// Mounts the device, becomes the user (uid `TEST_UID`, if that is set) with the options of
+/// `setpriv` that follow, and executes the other words.
 const BECOME: &str = "mount -t tmpfs none \"$0\" && mknod -m 666 \"$0/userfaultfd\" c 10 \"$1\" && \
-                      mount --bind \"$0/userfaultfd\" /dev/userfaultfd && shift && exec setpriv --reuid=65534 \
+                      mount --bind \"$0/userfaultfd\" /dev/userfaultfd && shift && exec setpriv --reuid=\"${TEST_UID:-65534}\" \
                       --regid=65534 --clear-groups --inh-caps=-all \"$@\"";
 /// No program gives such a user a right.
 const NO_RIGHTS: [&str; 2] = ["--bounding-set=-all", "--no-new-privs"];
