@@ -39,6 +39,7 @@ MODES = [
     ("advises", "8 threads that mostly free, page out and map memory", 1, 256,
      "--threads 8 --mix free=1500,advise=2500,mmap=600,munmap=400", False),
     ("forks", "4 threads that fork", 1, 128, "--threads 4 --forks", False),
+    ("children", "2 threads that mostly fork", 1, 48, "--threads 2 --forks --mix fork=2000", False),
     ("ends", "4 processes that are killed, exit, exec, and are stopped", 4, 64, "--threads 2 --stop-cont --exits", False),
     ("device", "4 threads, with a swap device that stumbles", 1, 192, "--threads 4", False),
     ("compares", "2 processes of 4 threads that mostly compare pages", 2, 128,

@@ -23,7 +23,7 @@ const fn op(name: &'static str, weight: u32, help: &'static str, run: fn(&mut Ct
 }
 
 /// All operations.
-pub static OPS: [Op; 30] = [
+pub static OPS: [Op; 31] = [
     op("read", 3000, "compare a page or a run of pages", ops_mem::read),
     op("write", 2000, "write whole pages with a new version", ops_mem::write),
     op("patch", 2000, "write a few bytes of a page", ops_mem::patch),
@@ -34,6 +34,7 @@ pub static OPS: [Op; 30] = [
     op("dontneed", 150, "MADV_DONTNEED, also across regions: must read as zero", ops_advise::dontneed),
     op("free", 100, "MADV_FREE: old bytes or zero until written", ops_advise::free),
     op("advise", 100, "harmless advice and mlock", ops_advise::advise),
+    op("guard", 60, "guard pages: not accessible, and zeros after them", ops_advise::guard),
     op("protect", 150, "mprotect to R, NONE, RWX; system calls must then fail with EFAULT", ops_advise::protect),
     op("heap", 600, "malloc, realloc, free of all sizes", ops_heap::heap),
     op("pipe", 150, "through a pipe or socket from and to pages", ops_io::pipe),

@@ -46,7 +46,12 @@ pub fn free(ctx: &mut Ctx) {
     }
 }
 
-const HARMLESS: [(&str, i32); 8] = [
+/// From `linux/mman.h`; the libc crate does not have them.
+const COLLAPSE: i32 = 25;
+const GUARD_INSTALL: i32 = 102;
+const GUARD_REMOVE: i32 = 103;
+
+const HARMLESS: [(&str, i32); 13] = [
     ("populate write", libc::MADV_POPULATE_WRITE),
     ("populate read", libc::MADV_POPULATE_READ),
     ("willneed", libc::MADV_WILLNEED),
@@ -55,17 +60,31 @@ const HARMLESS: [(&str, i32); 8] = [
     ("sequential", libc::MADV_SEQUENTIAL),
     ("random", libc::MADV_RANDOM),
     ("normal", libc::MADV_NORMAL),
+    ("mergeable", libc::MADV_MERGEABLE),
+    ("unmergeable", libc::MADV_UNMERGEABLE),
+    ("not dumped", libc::MADV_DONTDUMP),
+    ("dumped", libc::MADV_DODUMP),
+    ("collapse", COLLAPSE),
+];
+/// Advice that would split mappings is for whole regions only, to limit their number.
+const OF_MAPPINGS: [i32; 7] = [
+    libc::MADV_SEQUENTIAL,
+    libc::MADV_RANDOM,
+    libc::MADV_NORMAL,
+    libc::MADV_MERGEABLE,
+    libc::MADV_UNMERGEABLE,
+    libc::MADV_DONTDUMP,
+    libc::MADV_DODUMP,
 ];
 
-/// Advice that changes no byte. Huge-page advice only for whole regions, to limit the number of
-/// mappings.
+/// Advice that changes no byte.
 pub fn advise(ctx: &mut Ctx) {
     let mut run = ctx.pick_run(128);
     ctx.make(run, Need::Write);
-    let pick = ctx.rng.below(HARMLESS.len() + 3);
+    let pick = ctx.rng.below(HARMLESS.len() + 4);
     let result = match HARMLESS.get(pick) {
         Some(&(name, advice)) => {
-            if advice == libc::MADV_SEQUENTIAL || advice == libc::MADV_RANDOM || advice == libc::MADV_NORMAL {
+            if OF_MAPPINGS.contains(&advice) {
                 run = ctx.whole(run.r);
             }
             ctx.note(name, run);
@@ -75,6 +94,12 @@ pub fn advise(ctx: &mut Ctx) {
             run.count = run.count.min(16);
             ctx.note("mlock", run);
             ctx.span(run).lock_and_unlock()
+        }
+        None if pick == HARMLESS.len() + 1 => {
+            run = ctx.whole(run.r);
+            let name = [None, Some(c"torture"), Some(c"other")][ctx.rng.below(3)];
+            ctx.note("name", run);
+            ctx.span(run).name(name)
         }
         None => {
             let huge = if pick % 2 == 0 { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE };
@@ -90,6 +115,28 @@ pub fn advise(ctx: &mut Ctx) {
     let one = Run { first: run.first + ctx.rng.below(run.count), count: 1, ..run };
     ctx.make(one, Need::Read);
     ctx.verify(one, "after advice");
+}
+
+/// Guard pages (Linux 6.13) instead of a run, which must then not be accessible. Once they are
+/// removed, it has zeros.
+pub fn guard(ctx: &mut Ctx) {
+    let run = ctx.pick_run(64);
+    match ctx.span(run).advise(GUARD_INSTALL) {
+        Err(crate::sys::Errno(libc::EINVAL)) => return ctx.refused(),
+        result => ctx.must("madvise GUARD_INSTALL", result),
+    }
+    dropped(ctx, run);
+    let one = Run { first: run.first + ctx.rng.below(run.count), count: 1, ..run };
+    expect_efault(ctx, one, Prot::None);
+    if ctx.rng.one_in(2) {
+        // Drops no guard.
+        ctx.must("madvise DONTNEED", ctx.span(run).advise(libc::MADV_DONTNEED));
+        expect_efault(ctx, one, Prot::None);
+    }
+    ctx.must("madvise GUARD_REMOVE", ctx.span(run).advise(GUARD_REMOVE));
+    ctx.note("guarded", run);
+    ctx.make(run, Need::Read);
+    ctx.verify(run, "after guard pages");
 }
 
 /// Changes protection. Sometimes checks that the kernel enforces it, sometimes keeps it for a

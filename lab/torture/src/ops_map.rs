@@ -135,8 +135,8 @@ pub fn munmap(ctx: &mut Ctx) {
     cut_out(ctx, run);
 }
 
-/// Takes a run out of its region. The pages after it become a region of their own.
-fn cut_out(ctx: &mut Ctx, run: Run) -> TestRegion {
+/// Takes a run out of its region in the model. The pages after it become a region of their own.
+pub fn cut_out(ctx: &mut Ctx, run: Run) -> TestRegion {
     let mut middle = ctx.regions[run.r].split_off(run.first);
     let tail = middle.split_off(run.count);
     ctx.mapped -= run.count;

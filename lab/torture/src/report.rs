@@ -143,6 +143,18 @@ pub fn wrong_value(who: &Who, what: &str, addr: usize, expected: u64, found: u64
     finish(who, &mut out, EXIT_MISMATCH)
 }
 
+/// A forked child ended in another way than by itself. Its own report says what was wrong, if it
+/// has made one.
+pub fn child_failed(who: &Who, pid: i32, status: i32, recent: &History) -> ! {
+    claim();
+    let mut out = RawOut::new();
+    headline(&mut out, who, "a forked child");
+    let _ = writeln!(out, "  process {pid} has the wait status {status:#06x}");
+    let _ = writeln!(out, "  last operations of its parent's thread:");
+    write_history(&mut out, recent, None);
+    finish(who, &mut out, EXIT_MISMATCH)
+}
+
 fn write_history(out: &mut RawOut, history: &History, page: Option<u32>) {
     for event in history.iter() {
         let here = page.is_none_or(|p| (event.first..event.first + event.count).contains(&p));

@@ -122,6 +122,13 @@ impl Span {
         check(unsafe { libc::madvise(self.ptr(), self.len, advice) })
     }
 
+    /// Names the mappings (Linux 5.17), or takes their name away.
+    pub fn name(self, name: Option<&std::ffi::CStr>) -> Result<(), Errno> {
+        let name = name.map_or(std::ptr::null(), |name| name.as_ptr());
+        // SAFETY: test memory, see `Span`; the kernel reads the name, and changes no byte.
+        check(unsafe { libc::prctl(libc::PR_SET_VMA, libc::PR_SET_VMA_ANON_NAME, self.addr, self.len, name) })
+    }
+
     /// mlock and munlock.
     pub fn lock_and_unlock(self) -> Result<(), Errno> {
         // SAFETY: test memory, see `Span`; locking changes no byte.
