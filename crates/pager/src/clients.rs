@@ -19,7 +19,7 @@ use memfit_os::procfs::{self, RssReader};
 use memfit_os::proctree;
 use memfit_os::seqpacket;
 use memfit_stats::Process;
-use memfit_wire::{FromStub, AGAIN, ATTACHED, FORKED, FORKED_AGAIN, QUIET, WAITED};
+use memfit_wire::{FromStub, AGAIN, ATTACHED, FORKED, FORKED_AGAIN, QUIET, WAITED, WIPES};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
@@ -36,6 +36,8 @@ pub struct Client {
     pub forked: bool,
     /// Its parent was paged, as a FORK event reported: it must identify itself by the beacon.
     pub has_beacon: bool,
+    /// Memory of it may have been wiped at the fork, whatever its parent says now.
+    pub wipes: bool,
     /// Nevertheless no paged process seems to have it as a child.
     pub independent: AtomicBool,
     /// When the pager first heard of it.
@@ -109,6 +111,7 @@ impl Client {
             tid: message.tid,
             forked,
             has_beacon: message.beacon != 0,
+            wipes: message.flags & WIPES != 0,
             independent: AtomicBool::new(false),
             since: Instant::now(),
             socket: Arc::new(socket),

@@ -4,6 +4,7 @@
 //! One thread does all of this for a process, so that no event can change the table while a fault
 //! of the same process is half served.
 
+mod announced;
 mod bring;
 mod end;
 mod messages;
@@ -14,7 +15,6 @@ mod waits;
 
 use crate::background;
 use crate::fork_children;
-use crate::forks;
 use crate::locks::Held;
 use crate::mutant::{off, Rule};
 use crate::proc::{Broken, Io, Proc, ZERO_PAGE};
@@ -23,11 +23,12 @@ use crate::swap::{Aligned, Have, Reader};
 use end::End;
 use memfit_codec::{Dictionaries, Worker};
 use memfit_core::driver::order::{Event, Order};
+use memfit_core::ranges::Ranges;
 use memfit_core::{Entry, Fault, Load, Page, PageRange, Source, Stored};
 use memfit_os::event::poll;
 use memfit_os::procfs::TaskStat;
 use memfit_os::uffd::{Event as Message, Fill, Inbox, Uffd};
-use memfit_wire::{BATCH_RANGES, DOFORK, DONTFORK, FORK_BEGINS, FORK_ENDED, NOTICE_DOFORK, NOTICE_DONTFORK};
+use memfit_wire::BATCH_RANGES;
 use place::Place;
 use read_ahead::ReadAhead;
 use std::os::fd::AsRawFd;
@@ -86,7 +87,10 @@ pub struct Server {
     /// CPU of the thread that faulted last.
     stat: Option<(u32, TaskStat)>,
     order: Order<Uffd>,
-    /// The thread whose fault is being served.
+    /// See [`memfit_core::driver::fork_changes::Inherited::suspects`]; of the events since the last
+    /// moment without an unread one.
+    suspects: Ranges,
+    /// The thread whose fault is being served, or that waits for the answer to its notice; else 0.
     served: u32,
     /// Faults that wait for the end of an announced fork.
     postponed: Vec<Waiting>,
@@ -122,9 +126,6 @@ const STRAY_WAITS: Duration = Duration::from_secs(10);
 /// Polls for expected events at [`FORK_POLL`], before polls get rarer.
 const QUICK_ROUNDS: u32 = 20;
 
-/// Longest time that the pager reads changes of other threads at a fork's end, if an event is
-/// always unread.
-const CHANGES_TOLD: Duration = Duration::from_millis(50);
 /// Time between two tries while another process fills a page of the page cache.
 const OTHERS_FILL: Duration = Duration::from_micros(50);
 /// Time between two polls for faults while the program forks.
@@ -185,6 +186,7 @@ pub fn run(shared: Arc<Shared>, proc: Arc<Proc>) {
         cpu: None,
         stat: None,
         order: Order::default(),
+        suspects: Ranges::default(),
         served: 0,
         postponed: Vec::new(),
         held: Vec::new(),
@@ -212,6 +214,7 @@ impl Server {
         loop {
             let wanted = std::mem::take(&mut *self.proc.wanted.lock());
             waiting.extend(wanted.into_iter().map(Waiting::wanted));
+            self.find_fork_ended(&mut waiting)?;
             if !self.proc.expected().is_some_and(|fork| fork.may_wait(u32::MAX)) {
                 waiting.append(&mut self.postponed);
             }
@@ -230,6 +233,7 @@ impl Server {
                 self.served_last = fault.since;
                 self.fault(fault, &mut waiting)?;
             }
+            self.served = 0;
             self.leave_cache();
             let now = self.served_last;
             self.read_ahead.iter_mut().for_each(|ahead| _ = ahead.tidy(now, &self.shared.files.counters));
@@ -269,6 +273,8 @@ impl Server {
             _ if !self.proc.newborn.lock().is_empty() => 1,
             // One that was detached goes on without its stub.
             _ if self.proc.dead.load(Relaxed) && !self.proc.detaching.load(Relaxed) => 2,
+            // Its end can come without a fault.
+            _ if self.proc.expected().is_some() => 1,
             // It may end soon, and the user is told why.
             _ if self.proc.is_out_of_reach() => 2,
             // No descriptor tells of room.
@@ -425,7 +431,11 @@ impl Server {
                     self.find_files();
                     self.load(page, fault.since)?
                 }
-                Fault::Present => self.verify_present(page)?,
+                Fault::Present => {
+                    // Another fault may have brought the page, and woken the thread.
+                    self.served = 0;
+                    self.verify_present(page)?
+                }
                 // Pages of the page cache.
                 Fault::Evicting if self.place.is_cache() => {
                     self.shared.cache.still(|| ());
@@ -455,8 +465,7 @@ impl Server {
                 self.wake(page, 1);
                 return Ok(true);
             }
-            if self.proc.expected().is_some_and(|fork| fork.may_wait(fault.tid)) {
-                self.postponed.push(fault);
+            if self.must_wait(fault) {
                 return Ok(false);
             }
             // An event is unread: the table may change, and more faults may come.
@@ -529,8 +538,7 @@ impl Server {
                     }
                 }
                 drop(io);
-                if proc.expected().is_some_and(|fork| fork.may_wait(fault.tid)) {
-                    self.postponed.push(fault);
+                if self.must_wait(fault) {
                     return Ok(());
                 }
                 self.drain(more)?;
@@ -581,116 +589,6 @@ impl Server {
                 self.shared.budget.want_reclaim();
             }
         }
-    }
-
-    /// A thread of the program touched the fork doorbell: it left a notice in the ring, and waits.
-    fn doorbell(&mut self, fault: Waiting, more: &mut Vec<Waiting>) -> Result<(), End> {
-        let (proc, page) = (Arc::clone(&self.proc), Page::of(fault.address));
-        let Some(fork) = proc.ring().map(|ring| &ring.fork) else { return Ok(()) };
-        let range = || {
-            let (start, end) = (fork.start.load(Relaxed) & !4095, fork.end.load(Relaxed) & !4095);
-            (start, end.max(start))
-        };
-        // Each notice is read once: a program that reads all of its memory leaves none.
-        match fork.what.swap(0, SeqCst) {
-            FORK_BEGINS if !proc.forking.load(Relaxed) => {
-                let token = self.fork_begins(fault.tid, more)?;
-                fork.token.store(token, SeqCst);
-            }
-            FORK_ENDED => self.fork_ended(more)?,
-            NOTICE_DONTFORK => proc.keep_from_children(range().0, range().1),
-            NOTICE_DOFORK => {
-                proc.give_to_children(range().0, range().1);
-                self.dontfork_all()?;
-            }
-            _ => {}
-        }
-        loop {
-            match self.proc.uffd.copy_and_wake(page.address(), &ZERO_PAGE.0) {
-                Fill::EventPending(_) => {
-                    self.drain(more)?;
-                }
-                Fill::NoMemory(_) => std::thread::sleep(Duration::from_millis(1)),
-                Fill::Done => return Ok(()),
-                Fill::Gone => return Err(End::Gone),
-                Fill::Exists(_) | Fill::NotMapped(_) => {
-                    self.proc.uffd.wake(page.address(), 4096);
-                    return Ok(());
-                }
-            }
-            if self.proc.uffd.gone() {
-                return Err(End::Gone);
-            }
-        }
-    }
-
-    /// A fork is announced. Nothing is evicted from here to its end, so the child has everything
-    /// that is present after this. Returns the fork's token.
-    fn fork_begins(&mut self, forker: u32, more: &mut Vec<Waiting>) -> Result<u64, End> {
-        let proc = Arc::clone(&self.proc);
-        proc.forking.store(true, SeqCst);
-        while !self.drain_batch()? {}
-        self.drain(more)?;
-        self.advise(&proc.to_dofork(), DOFORK)?;
-        for page in forks::used_by_libc(&proc) {
-            while matches!(self.shared.lock().core.entry(proc.id, page), Entry::Out(_)) {
-                self.fault(Waiting::wanted(page.address()), more)?;
-                self.wait_for_reads(more);
-            }
-        }
-        // Events that are read from here on are read for the thread that forks.
-        self.served = forker;
-        self.drain(more)?;
-        Ok(forks::expect(&self.shared, &proc, forker).token)
-    }
-
-    /// Waits until a read has ended.
-    fn wait_for_reads(&mut self, more: &mut Vec<Waiting>) {
-        if let Some(reader) = self.reader.as_mut().filter(|reader| reader.busy()) {
-            reader.wait(100);
-        }
-        self.reap(more);
-    }
-
-    /// The fork has ended. Events of changes that other threads made before it may be readable only
-    /// now: the kernel queues an event after its change.
-    fn fork_ended(&mut self, more: &mut Vec<Waiting>) -> Result<(), End> {
-        if let Some(expected) = self.proc.expected() {
-            expected.ended();
-            let ended = Instant::now();
-            let complete = loop {
-                let count = self.drain(more)?;
-                if !self.proc.event_pending() {
-                    break true;
-                }
-                if self.proc.uffd.gone() {
-                    return Err(End::Gone);
-                }
-                if ended.elapsed() > CHANGES_TOLD {
-                    break false;
-                }
-                if count == 0 {
-                    std::thread::sleep(FORK_POLL);
-                }
-            };
-            expected.parent_goes_on(complete);
-            *self.proc.expected.lock() = None;
-            self.shared.outbox.wake_control();
-        }
-        if let Some(identity) = self.proc.identity.get() {
-            self.proc.reopen_dontfork(identity);
-        }
-        self.dontfork_all()?;
-        self.proc.forking.store(false, SeqCst);
-        self.shared.budget.want_reclaim();
-        Ok(())
-    }
-
-    /// Keeps open ranges from children (dontfork). The pager retries what fails before the next
-    /// eviction.
-    fn dontfork_all(&mut self) -> Result<(), End> {
-        let open = self.proc.open_pieces();
-        self.advise(&open, DONTFORK)
     }
 
     /// Has the stub advise the ranges, and waits until it is done.

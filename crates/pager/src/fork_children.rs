@@ -15,7 +15,7 @@ use crate::proc::{send_command, Broken, Proc, ZERO_PAGE};
 use crate::room;
 use crate::state::Shared;
 use memfit_core::driver::fork;
-use memfit_core::driver::fork_changes::Inherited;
+use memfit_core::driver::fork_changes::{self, Inherited};
 use memfit_core::ranges::Ranges;
 use memfit_core::{Core, Page, PageRange};
 use memfit_os::maps::{not_inherited, wiped_in_children, Pagemap};
@@ -153,6 +153,9 @@ pub fn name(shared: &Arc<Shared>, proc: &Arc<Proc>, claims: &[Arc<Client>]) {
     let (Some(client), None) = (theirs.next(), theirs.next()) else { return };
     clients.retain(|c| !Arc::ptr_eq(c, client));
     drop(clients);
+    if client.wipes {
+        proc.unsure.store(true, Relaxed);
+    }
     if let Err(Broken(why)) = reconcile(shared, proc, client.pid) {
         return cannot_inherit(shared, client, &why);
     }
@@ -240,7 +243,7 @@ fn find(shared: &Arc<Shared>, child: &mut Doomed) -> Option<ProcStat> {
     let _ = proc.uffd.read_some(&mut inbox, &mut events, usize::MAX);
     for event in events {
         match event {
-            Event::Fork(uffd) => forked(shared, proc, uffd),
+            Event::Fork(uffd) => forked(shared, proc, uffd, Ranges::default()),
             Event::Fault { .. } => child.seen = true,
             _ => {}
         }
@@ -301,17 +304,30 @@ pub fn release_independent(desk: &Desk, clients: &[Arc<Client>]) {
 }
 
 /// A FORK event: the child has what the parent has. Called by the parent's fault thread, with the
-/// batch drained. The parent goes on since the event was read.
-pub fn forked(shared: &Arc<Shared>, parent: &Arc<Proc>, uffd: Uffd) {
+/// batch drained. The parent goes on since the event was read. `suspects`: where evicted memory was
+/// unmapped, or from where it was moved, perhaps after the fork.
+pub fn forked(shared: &Arc<Shared>, parent: &Arc<Proc>, uffd: Uffd, suspects: Ranges) {
     let regions = parent.regions.lock().clone();
     let text = parent.pid().and_then(|pid| procfs::read_memory(pid, "smaps").ok());
-    let lost: Ranges = match &text {
-        Some(text) => not_inherited(text).into_iter().filter(|&(start, end)| regions.meets(start, end)).collect(),
-        None => parent.not_inherited.lock().clone(),
-    };
+    let own: Ranges = parent.identity.get().into_iter().flat_map(|own| own.forbidden.iter().copied()).collect();
     let mut also = parent.unconfirmed.lock().clone();
-    parent.identity.get().into_iter().flat_map(|own| &own.forbidden).for_each(|&(s, e)| also.add(s, e));
+    own.iter().for_each(|(start, end)| also.add(start, end));
     parent.files.lock().shared_pages().for_each(|(first, end)| also.add(first * 4096, end * 4096));
+    let (lost, wiped): (Ranges, Ranges) = match &text {
+        Some(text) => {
+            let registered: Ranges = memfit_os::maps::registered(text).into_iter().collect();
+            registered.iter().for_each(|(start, end)| also.add(start, end));
+            // Not only in its regions: these lack what has grown, and where memory was just moved.
+            let counts = |&(s, e): &(u64, u64)| registered.meets(s, e);
+            let parts =
+                |all: Vec<(u64, u64)>| all.into_iter().filter(counts).flat_map(|(s, e)| own.gaps(s, e)).collect();
+            (parts(not_inherited(text)), parts(wiped_in_children(text)))
+        }
+        None => {
+            let wiped = parent.wiped.lock().clone();
+            (wiped.clone(), wiped)
+        }
+    };
     let mut state = shared.lock();
     let (id, area) = state.core.forked(parent.id, (shared.budget.sizes.staging / 4096) as u32, true);
     shared.apply_effects(state);
@@ -333,11 +349,11 @@ pub fn forked(shared: &Arc<Shared>, parent: &Arc<Proc>, uffd: Uffd) {
     child.network.store(known, Relaxed);
     child.made_elsewhere.store(known != 0 && now != 0 && known != now, Relaxed);
     child.unsure.store(!lost.is_empty() || text.is_none(), Relaxed);
-    *child.not_inherited.lock() = lost;
+    *child.wiped.lock() = wiped;
     let files = parent.files.lock().clone();
     *child.files.lock() = files;
     *child.regions.lock() = regions.clone();
-    *child.inherited.lock() = Some(Inherited { had: regions, also, changes: Vec::new(), told: false });
+    *child.inherited.lock() = Some(Inherited { had: regions, also, lost, suspects, changes: Vec::new(), told: false });
     parent.newborn.lock().push(Arc::downgrade(&child));
     child.beacon.store(parent.beacon.load(Relaxed), Relaxed);
     let comm = parent.comm.lock().clone();
@@ -370,11 +386,11 @@ pub fn all_told(shared: &Shared, parent: &Proc) {
     shared.outbox.wake_control();
 }
 
-/// A page that may not be the child's is touched before [`reconcile`]: a child without fork
-/// handlers. What its parent says of itself now counts.
+/// A page is touched before [`reconcile`]: a child without fork handlers. It counts as wiped if it
+/// is in its parent now. A page that the child did not inherit has no fault.
 pub fn lacks(shared: &Shared, proc: &Proc, page: Page) {
     let at = page.address();
-    if proc.not_inherited.lock().meets(at, at + 4096) {
+    if proc.wiped.lock().meets(at, at + 4096) {
         proc.files.lock().cut(page.0, page.0 + 1);
         shared.in_parts(proc.id, PageRange { first: page, pages: 1 }, |core, part| core.disown(proc.id, part));
     }
@@ -403,8 +419,7 @@ fn wait_until_told(proc: &Proc, pid: i32) -> Result<(), Broken> {
             look_at *= 2;
             let Some(text) = mappings(proc, pid)? else { return Ok(()) };
             let registered: Ranges = memfit_os::maps::registered(&text).into_iter().collect();
-            let (inherited, lost) = (proc.inherited.lock(), proc.not_inherited.lock());
-            if inherited.as_ref().is_none_or(|all| has_all(all, &lost, &registered)) {
+            if proc.inherited.lock().as_ref().is_none_or(|all| has_all(all, &registered)) {
                 return Ok(());
             }
         }
@@ -413,10 +428,11 @@ fn wait_until_told(proc: &Proc, pid: i32) -> Result<(), Broken> {
     Ok(())
 }
 
-/// Whether a child has registered what its parent had, and nothing else. It may lack what is
-/// `lost`.
-fn has_all(inherited: &Inherited, lost: &Ranges, registered: &Ranges) -> bool {
-    let lacks = |(start, end)| registered.gaps(start, end).into_iter().any(|(s, e)| !lost.gaps(s, e).is_empty());
+/// Whether a child has registered what its parent had, and nothing else. It may lack what its
+/// parent kept from it.
+fn has_all(inherited: &Inherited, registered: &Ranges) -> bool {
+    let kept = |(start, end): (u64, u64)| inherited.lost.gaps(start, end).is_empty();
+    let lacks = |(start, end)| registered.gaps(start, end).into_iter().any(|range| !kept(range));
     let mut known = inherited.had.clone();
     inherited.also.iter().for_each(|(start, end)| known.add(start, end));
     let more = |(start, end)| !known.gaps(start, end).is_empty();
@@ -430,30 +446,44 @@ fn has_all(inherited: &Inherited, lost: &Ranges, registered: &Ranges) -> bool {
 /// decide. Called by the child's fault thread.
 fn reconcile(shared: &Arc<Shared>, proc: &Arc<Proc>, pid: i32) -> Result<(), Broken> {
     wait_until_told(proc, pid)?;
-    let Some(mut inherited) = proc.inherited.lock().take() else { return Ok(()) };
+    let Some(inherited) = proc.inherited.lock().take() else { return Ok(()) };
+    let mut suspects = inherited.suspects.iter().flat_map(|(start, end)| inherited.had.gaps(start, end));
+    if let Some((start, _)) = suspects.find(|&(start, _)| proc.uffd.is_registered(start) == Some(true)) {
+        return Err(Broken(fork::Lost::Unclear(start).to_string()));
+    }
     if inherited.changes.is_empty() && !proc.unsure.load(Relaxed) {
         return Ok(());
     }
     let Some(text) = mappings(proc, pid)? else { return Ok(()) };
     let registered: Ranges = memfit_os::maps::registered(&text).into_iter().collect();
-    let (lost, wiped) = (proc.not_inherited.lock().clone(), wiped_in_children(&text));
-    let missing: Vec<(u64, u64)> = lost.iter().flat_map(|(s, e)| registered.gaps(s, e)).collect();
-    missing.iter().for_each(|&(start, end)| _ = inherited.had.cut(start, end));
-    for (start, end) in missing.into_iter().chain(wiped.iter().copied()) {
-        let range = PageRange::from_addresses(start, end);
-        shared.in_parts(proc.id, range, |core, part| core.disown(proc.id, part));
-        proc.files.lock().cut(start / 4096, end / 4096);
-    }
-    *proc.not_inherited.lock() = wiped.into_iter().collect();
-    proc.unsure.store(false, Relaxed);
-    let Inherited { changes, had, .. } = &inherited;
+    let wiped = wiped_in_children(&text);
+    let Inherited { mut had, changes, lost, .. } = inherited;
     if !changes.is_empty() {
+        // Memory that has grown is in no region, but has pages.
+        let pages = |core: &mut Core, part| core.pages(proc.id, part).into_iter().map(|(page, _)| page.address());
+        for (start, end) in changes.iter().flat_map(|change| change.touches()) {
+            let range = PageRange::from_addresses(start, end);
+            shared.in_parts(proc.id, range, |core, part| pages(core, part).for_each(|at| had.add(at, at + 4096)));
+        }
+        let missing = fork_changes::missing(&lost, &registered, &changes);
+        missing.iter().for_each(|(start, end)| _ = had.cut(start, end));
         let pagemap = Pagemap::open(pid).map_err(|error| Broken(format!("its memory cannot be looked at: {error}")))?;
         let touched = |at, _| pagemap.is_present(at).unwrap_or(false);
-        let made = with_core(shared, |core| fork::apply_made(core, proc.id, changes, had, &registered, touched))?;
+        let made = with_core(shared, |core| fork::apply_made(core, proc.id, &changes, &had, &registered, touched))?;
         let made = changes.iter().zip(made).filter(|&(_, made)| made);
         made.for_each(|(change, _)| proc.files.lock().change(*change));
     }
+    // Now that all is where the child has it.
+    let gaps = registered.gaps(0, ADDRESSES);
+    for &(start, end) in gaps.iter().chain(&wiped) {
+        let range = PageRange::from_addresses(start, end);
+        shared.in_parts(proc.id, range, |core, part| core.disown(proc.id, part));
+        proc.files.lock().cut(start / 4096, end.div_ceil(4096));
+    }
+    // For a child of this one that is made before it is attached.
+    gaps.into_iter().for_each(|(start, end)| _ = proc.regions.lock().cut(start, end));
+    *proc.wiped.lock() = wiped.into_iter().collect();
+    proc.unsure.store(false, Relaxed);
     Ok(())
 }
 

@@ -56,7 +56,7 @@ pub struct Expected {
     /// It shares pages with them as soon as it is there.
     pub family: Family,
     parent: Weak<Proc>,
-    /// The thread that forks, and the children that it had.
+    /// The thread that forks, 0 if unknown, and the children that it had.
     forker: u32,
     children: Option<String>,
     descriptors: BTreeSet<Page>,
@@ -87,9 +87,9 @@ impl Expected {
         self.window.lock().fork.not_brought(pages);
     }
 
-    /// A range of the parent is about to be zapped; the fault of the thread `served` made the pager
-    /// read that event. `resident` finds a page of the range that is in memory, except those that
-    /// its argument excludes.
+    /// A range of the parent is about to be zapped. The thread `served` certainly waits since
+    /// before the pager read that event; 0: none does. `resident` finds a page of the range in
+    /// memory, except those that its argument excludes.
     pub fn dropped(
         &self,
         range: (u64, u64),
@@ -102,9 +102,9 @@ impl Expected {
             return;
         }
         let resident_page = resident(&|page| fork.was_brought(page));
-        // The forking thread has waited since it faulted, and there is no child.
+        // The forking thread has waited since it faulted or left its notice, and there is no child.
         let now = || self.parent.upgrade().and_then(|parent| children(&parent, self.forker));
-        let before = served == self.forker && self.children.is_some() && self.children == now();
+        let before = served != 0 && served == self.forker && self.children.is_some() && self.children == now();
         fork.dropped(range, before, resident_page);
     }
 

@@ -30,7 +30,7 @@ pub mod rank {
         // Paged processes, and forks under way. A thread reads the events of a process with its IO.
         PROOF IO PROCS EXPECTED_CHILD EXPECTED_CHILDREN FORK_WINDOW NEWBORN INHERITED DOOMED
         // What is known of a process.
-        NOT_INHERITED DESCRIPTORS DONTFORK REGIONS UNCONFIRMED FILE_RANGES GIVEN GUARDED STACKS MAPS
+        WIPED DESCRIPTORS DONTFORK REGIONS UNCONFIRMED FILE_RANGES GIVEN GUARDED STACKS MAPS
         // What fault threads and reclaim work with.
         CACHE_IO HELPER
         // The core.

@@ -164,10 +164,10 @@ pub struct Proc {
     pub descriptors: Lock<BTreeSet<Page>, { rank::DESCRIPTORS }>,
     /// What is kept from unannounced fork children.
     pub dontfork: Lock<Dontfork, { rank::DONTFORK }>,
-    /// Ranges that its fork children do not inherit as they are, as last read from it or an
-    /// ancestor.
-    pub not_inherited: Lock<Ranges, { rank::NOT_INHERITED }>,
-    /// A fork child may have those of its parent, as they were at the fork: it is not known yet.
+    /// Ranges that fork children have empty (MADV_WIPEONFORK), as last read from it or its parent.
+    pub wiped: Lock<Ranges, { rank::WIPED }>,
+    /// A fork child whose mappings were not read yet: `wiped` may be wrong, since its parent can
+    /// have changed that after the fork.
     pub unsure: AtomicBool,
     /// Threads that bring back a part of a range of [`Proc::given`]: nothing is evicted or adopted
     /// meanwhile.
@@ -186,6 +186,8 @@ pub struct Proc {
     pub kick: Arc<EventFd>,
     /// The control socket is closed, or the memory is gone: no more batches.
     pub dead: AtomicBool,
+    /// It was killed by [`Proc::stop`], and the reason was told.
+    stopped: AtomicBool,
     /// Mappings in which there were guard pages (MADV_GUARD_INSTALL) when they were registered.
     pub guarded: Lock<Ranges, { rank::GUARDED }>,
     /// Memory that is read-only could not be opened: a policy forbids it.
@@ -247,7 +249,7 @@ impl Proc {
             expected: Lock::default(),
             descriptors: Lock::default(),
             dontfork: Lock::default(),
-            not_inherited: Lock::default(),
+            wiped: Lock::default(),
             unsure: AtomicBool::new(false),
             giving: AtomicU32::new(0),
             given: Lock::default(),
@@ -257,6 +259,7 @@ impl Proc {
             returning: Lock::default(),
             kick,
             dead: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
             guarded: Lock::default(),
             closed: AtomicBool::new(false),
             stub_runs: AtomicBool::new(false),
@@ -325,7 +328,7 @@ impl Proc {
     pub fn forget_region(&self, start: u64, end: u64) {
         self.regions.lock().cut(start, end);
         self.unconfirmed.lock().cut(start, end);
-        self.not_inherited.lock().cut(start, end);
+        self.wiped.lock().cut(start, end);
         self.guarded.lock().cut(start, end);
         self.files.lock().cut(start / 4096, end / 4096);
         if self.tells_forks() {
@@ -353,7 +356,7 @@ impl Proc {
         }
         self.regions.lock().add(to, to + len);
         self.unconfirmed.lock().copy(from, to, len);
-        self.not_inherited.lock().copy(from, to, len);
+        self.wiped.lock().copy(from, to, len);
         if self.guarded.lock().meets(from, from + len) {
             self.guarded.lock().add(to, to + len);
         }
@@ -620,8 +623,11 @@ impl Proc {
     pub fn stop(&self, shared: &Shared, why: &str) -> bool {
         let who = format!("process {} ({})", self.pid().unwrap_or(0), *self.comm.lock());
         if let Some(process) = self.identity.get().and_then(Identity::process) {
-            // First: whoever sees the process die asks for the reason.
-            shared.outbox.announce(format!("killed {who}: {why}"));
+            // First: whoever sees the process die asks for the reason. Several threads can find out
+            // before it has ended.
+            if !self.stopped.swap(true, Relaxed) {
+                shared.outbox.announce(format!("killed {who}: {why}"));
+            }
             let launcher = std::os::unix::process::parent_id() as i32;
             let mut all = proctree::descendants_by_lists(launcher, |_| false).unwrap_or_default();
             all.retain(|other| procfs::share_memory(other.pid, process.pid) == Some(true));

@@ -19,6 +19,9 @@ use core::mem::size_of;
 
 const DONTNEED: i32 = 4;
 const REMOVE: i32 = 9;
+const DONTFORK: i32 = 10;
+const DOFORK: i32 = 11;
+const WIPEONFORK: i32 = 18;
 const POPULATE_READ: i32 = 22;
 const POPULATE_WRITE: i32 = 23;
 const GUARD_INSTALL: i32 = 102;
@@ -36,6 +39,9 @@ pub unsafe fn advise(start: usize, bytes: usize, advice: i32) -> isize {
     // pages, too.
     if advice == REMOVE && file_map::is_shared(start, bytes) {
         return -sys::EACCES;
+    }
+    if advice == WIPEONFORK {
+        fork::wipe();
     }
     if matches!(advice, POPULATE_READ | POPULATE_WRITE) {
         fills::begin(bytes);
@@ -169,32 +175,50 @@ unsafe extern "C" fn madvise(start: usize, bytes: usize, advice: i32) -> i32 {
     unsafe { returned(advise(start, bytes, advice)) }
 }
 
-/// As process_madvise. The kernel takes MADV_GUARD_INSTALL for the calling process only.
+/// As process_madvise. The kernel takes the advice that matters here for the calling process only,
+/// and only since Linux 6.13.
 ///
 /// # Safety
 /// As process_madvise.
 pub unsafe fn advise_process(pidfd: usize, ranges: usize, count: usize, advice: usize, flags: usize) -> isize {
     const MOST: usize = 1024;
+    /// Most bytes that the kernel takes in one call.
+    const MOST_BYTES: usize = 0x7fff_f000;
     // SAFETY: forwards what the caller answers for. If the kernel has done anything, it has read
     // the ranges. Linux takes MADV_REMOVE for the calling process only.
     unsafe {
-        let shared = |i| {
+        let range = |i| {
             let Iovec { base, bytes } = *(ranges as *const Iovec).add(i);
-            file_map::is_shared(base, bytes)
+            (base, bytes)
         };
-        let removes = advice as i32 == REMOVE && count <= MOST;
-        if removes && is_readable(ranges, count * size_of::<Iovec>()) && (0..count).any(shared) {
-            return -sys::EACCES;
+        let what = advice as i32;
+        let overruled = fork::overrules(what);
+        let looks = (what == REMOVE || overruled) && count <= MOST;
+        if looks && is_readable(ranges, count * size_of::<Iovec>()) {
+            if overruled {
+                // Without ranges the kernel only says whether it takes this advice for the process.
+                let taken = syscall!(sys::PROCESS_MADVISE, pidfd, ranges, 0, advice, flags);
+                let sum = (0..count).fold(0usize, |sum, i| sum.saturating_add(range(i).1));
+                return if taken < 0 { taken } else { sum.min(MOST_BYTES) as isize };
+            }
+            if (0..count).map(range).any(|(start, bytes)| file_map::is_shared(start, bytes)) {
+                return -sys::EACCES;
+            }
+        }
+        if what == WIPEONFORK {
+            fork::wipe();
         }
         let done = syscall!(sys::PROCESS_MADVISE, pidfd, ranges, count, advice, flags);
-        if advice as i32 == GUARD_INSTALL && done > 0 {
+        if matches!(what, GUARD_INSTALL | DONTFORK | DOFORK) && done > 0 {
             let mut left = done as usize;
-            for i in 0..count {
-                let Iovec { base: start, bytes } = *(ranges as *const Iovec).add(i);
+            for (start, bytes) in (0..count).map(range) {
                 if left == 0 {
                     break;
                 }
-                tell_guards(start, bytes.min(left), 0);
+                match what {
+                    GUARD_INSTALL => tell_guards(start, bytes.min(left), 0),
+                    _ => fork::advised(start, bytes.min(left), what),
+                }
                 left -= bytes.min(left);
             }
         }

@@ -6,7 +6,7 @@
 //! to page it: the pager has a thread of the program make it (`greeting`). The fork child of a
 //! paged process depends on the stub thread and makes it at once.
 
-use crate::forbidden::{forbids, yield_now};
+use crate::forbidden::{forbids, forbids_here, yield_now};
 use crate::socket::{ask, connect, is_known, receive, remove_place, send};
 use crate::sys::{self, syscall, PAGE_BYTES};
 use crate::take::Taker;
@@ -18,7 +18,8 @@ use memfit_wire::uffd::USERFAULTFD_IOC_NEW;
 use memfit_wire::{
     Command, FromStub, Ring, ALL_ENDED, ANNOUNCE_FORKS, ATTACH, ATTACHED, BATCH, BYE, CLONE_FLAGS, CONFINE, DETACH,
     DOORBELL_PAGES, FORKED, FORKED_AGAIN, HELLO, HOLD, INDEPENDENT, IN_CALL, LEND, MAPS, OPEN, OPEN_WINDOW, PAGEMAP,
-    QUIET, RELEASE, REMAP, RING_BYTES, SERVED, STAY, TRUST_MOVE, WAIT, WINDOWS, WINDOW_PAGES, WITH_DEVICE, WITH_UFFD,
+    QUIET, RELEASE, REMAP, RING_BYTES, SERVED, STAY, TRUST_MOVE, WAIT, WINDOWS, WINDOW_PAGES, WIPES, WITH_DEVICE,
+    WITH_UFFD,
 };
 
 /// Stack without guard page: the deepest path needs under 2 KiB. The last page: thread pointer.
@@ -177,7 +178,7 @@ fn make(forked: bool) -> bool {
 fn is_own() -> bool {
     let process = PROCESS.load(Relaxed);
     // Under a filter that forbids the question it counts as the process itself.
-    process != 0 && (forbids(sys::GETPID) || process == sys::pid())
+    process != 0 && (forbids_here(sys::GETPID) || process == sys::pid())
 }
 
 /// Whether the calling process has the stub thread.
@@ -307,6 +308,7 @@ pub fn detach(why: u32) -> bool {
         return false;
     }
     DETACHED.store(true, Release);
+    fork::no_reports();
     greeting::forget();
     // The stub thread may have been made meanwhile, and be about to end.
     let thread = SAID_HELLO.load(Acquire);
@@ -402,6 +404,7 @@ extern "C" fn main(forked: usize) -> ! {
     let mut hello: FromStub = unsafe { zeroed() };
     hello.kind = HELLO;
     hello.flags = if forked != 0 { FORKED } else { 0 } | if again { FORKED_AGAIN } else { 0 } | greeting::waited();
+    hello.flags |= if fork::wipes() { WIPES } else { 0 };
     hello.token = TOKEN.load(Relaxed);
     hello.beacon = beacon as u64;
     // If the pager is gone, it sent BYE or died: `serve` finds out which.
@@ -603,7 +606,11 @@ fn attach(socket: i32, command: &Command, segment: i32, lent: i32, doorbell: &mu
             syscall!(sys::CLOSE, lent);
         }
     }
-    made.ok()
+    let taker = made.ok()?;
+    if command.flags & ANNOUNCE_FORKS == 0 {
+        fork::wait_for_reports(taker.ring);
+    }
+    Some(taker)
 }
 
 fn prepare(socket: i32, command: &Command, segment: i32, lent: i32, reply: &mut FromStub) -> Result<Taker, u32> {

@@ -16,7 +16,7 @@ mod file;
 mod filter;
 mod next;
 
-pub use filter::leave_environment;
+pub use filter::{leave_environment, leave_environment_in_child};
 pub use next::image;
 
 use core::mem::MaybeUninit;

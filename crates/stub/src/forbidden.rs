@@ -11,7 +11,7 @@ use crate::{access, fork};
 use core::hint::spin_loop;
 use core::sync::atomic::{AtomicUsize, Ordering::*};
 
-const CALLS: [Call; 17] = [
+const CALLS: [Call; 18] = [
     call(sys::GETPID, [0; 3]),
     call(sys::GETTID, [0; 3]),
     call(sys::TGKILL, [4321, 4321, 0]),
@@ -27,6 +27,7 @@ const CALLS: [Call; 17] = [
     call(sys::CONNECT, [FD, AT, 40]),
     call(sys::SENDMSG, [FD, AT, 0x4000]),
     call(sys::RECVMSG, [FD, AT, 0x4000_0000]),
+    call(sys::FCNTL, [FD, sys::DUP_CLOEXEC, sys::STANDARD]),
     MAKE,
     // The last one: only `is_readable` makes it.
     Call(sys::SIGPROCMASK, [NOTHING, AT, 0, WORD, 0, 0], false),

@@ -1,4 +1,7 @@
-//! fork where the kernel reports no forks to the pager (without CAP_SYS_PTRACE).
+//! fork. The parent goes on when the pager knows what the child has.
+//!
+//! Where the kernel reports forks to the pager, the parent waits until the pager has handled the
+//! report. The rest is about kernels that report none (without CAP_SYS_PTRACE).
 //!
 //! A fork child is not registered, and would read zeros where a page is evicted. So paged memory is
 //! kept from fork children (MADV_DONTFORK): a child that nobody announced crashes. fork() is
@@ -6,10 +9,10 @@
 //! which pages are evicted. The child waits in its first handler until the pager serves its memory.
 //! The parent touches what glibc needs in the child before that.
 
-use crate::forbidden::{forbids, forbids_here};
+use crate::forbidden::{forbids, forbids_here, yield_now};
 use crate::lock as locked;
 use crate::sys::{self, syscall, PAGE_BYTES};
-use crate::{access, agent, seccomp, socket, threads};
+use crate::{access, agent, exec, seccomp, socket, threads};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use memfit_wire::{Ring, DOORBELL_PAGES, FORK_BEGINS, FORK_ENDED, NOTICE_DOFORK, NOTICE_DONTFORK, NO_THREAD};
 
@@ -19,6 +22,12 @@ static LOCK: AtomicU32 = AtomicU32::new(0);
 /// The ring; 0: forks need not be announced. Written with the lock held.
 static RING: AtomicUsize = AtomicUsize::new(0);
 static DOORBELL: AtomicUsize = AtomicUsize::new(0);
+/// The ring of a paged process whose forks the kernel reports; 0: else.
+static REPORTED: AtomicUsize = AtomicUsize::new(0);
+/// The ring's number of forks before the current one, if it is reported. Written with the lock
+/// held.
+static FORKS: AtomicU32 = AtomicU32::new(0);
+static WAITS: AtomicBool = AtomicBool::new(false);
 /// The pager's number of the current fork; 0: not announced.
 static TOKEN: AtomicU64 = AtomicU64::new(0);
 /// In the child of a paged process: set when the pager serves its memory.
@@ -30,6 +39,9 @@ static MASK: AtomicU64 = AtomicU64::new(0);
 /// The forking thread has blocked its signals, and restores them. Written with the lock held.
 static BLOCKED: AtomicBool = AtomicBool::new(false);
 
+/// The program has marked memory by MADV_WIPEONFORK. Fork children inherit this variable.
+static WIPES: AtomicBool = AtomicBool::new(false);
+
 /// Pages of the forking thread's stack that the child may use before the pager serves it.
 const STACK_PAGES: usize = 8;
 /// Bytes on both sides of `errno` that hold glibc's thread-local variables.
@@ -38,6 +50,11 @@ const THREAD_BYTES: usize = 256;
 /// under a limit of tasks (pids.max, RLIMIT_NPROC) there may be a place soon.
 const TRIES: usize = 200;
 const BETWEEN_TRIES: i64 = 10;
+/// How long a parent waits at most until the pager has handled the report of its fork, ms. Of a
+/// fork that has failed there is no report.
+const HANDLED_WITHIN: i64 = 100;
+/// How often a thread tries to ring the fork doorbell while others touch it.
+const RINGS: usize = 1000;
 /// Most streams that are touched: a longer chain is corrupt.
 const STREAMS_MAX: usize = 1 << 20;
 /// Offsets in `FILE` on x86-64, part of its ABI: the next stream, the lock. Bytes of a lock.
@@ -45,11 +62,13 @@ const CHAIN: usize = 0x68;
 const STREAM_LOCK: usize = 0x88;
 const LOCK_BYTES: usize = 16;
 
+const DONTNEED: i32 = 4;
 const DONTFORK: i32 = 10;
 const DOFORK: i32 = 11;
 const HUGEPAGE: i32 = 14;
 const NOHUGEPAGE: i32 = 15;
 const POPULATE_READ: usize = 22;
+const DONTNEED_LOCKED: i32 = 24;
 
 sys::weak!(_IO_list_all, memfit_stub_streams);
 sys::weak!(_IO_list_lock, memfit_stub_lock_streams);
@@ -78,6 +97,16 @@ pub fn announce(ring: &'static Ring, doorbell: usize) {
     RING.store(core::ptr::from_ref(ring) as usize, Release);
 }
 
+/// The process is paged, and the kernel reports its forks: parents wait from now on.
+pub fn wait_for_reports(ring: &'static Ring) {
+    REPORTED.store(core::ptr::from_ref(ring) as usize, Release);
+}
+
+/// The process is no longer paged.
+pub fn no_reports() {
+    REPORTED.store(0, Release);
+}
+
 /// Announce no more forks, and keep forks out until [`unlock`]. False if a fork is under way.
 pub fn stop_announcing() -> bool {
     if LOCK.compare_exchange(0, 1, Acquire, Relaxed).is_err() {
@@ -95,23 +124,53 @@ pub fn served() {
 }
 
 fn ring() -> Option<&'static Ring> {
-    // SAFETY: set by `announce` to a ring that is mapped as long as the process lives.
-    unsafe { (RING.load(Acquire) as *const Ring).as_ref() }
+    ring_at(&RING)
+}
+
+fn ring_at(place: &AtomicUsize) -> Option<&'static Ring> {
+    // SAFETY: set to a ring that is mapped as long as the process lives; the child sets it to 0.
+    unsafe { (place.load(Acquire) as *const Ring).as_ref() }
 }
 
 /// Rings the fork doorbell; returns when the pager has acted on the notice. With the lock held.
-fn knock(ring: &Ring, what: u32) {
-    ring.fork.what.store(what, SeqCst);
+///
+/// False if the pager does not hear it: something else is mapped there, or a filter keeps the
+/// calling thread from emptying the page.
+fn knock(ring: &Ring, what: u32) -> bool {
+    let fork = &ring.fork;
     let (first, bytes) = (DOORBELL.load(Relaxed), DOORBELL_PAGES * PAGE_BYTES);
-    // SAFETY: our own pages, absent or zero. The thread that reads one waits for the pager.
-    unsafe {
-        if what == FORK_ENDED {
-            core::ptr::read_volatile((first + bytes - PAGE_BYTES) as *const u8);
-        } else {
-            syscall!(sys::MADVISE, first, bytes, 4);
-            core::ptr::read_volatile(first as *const u8);
+    let page = if what == FORK_ENDED { first + bytes - PAGE_BYTES } else { first };
+    // SAFETY: asks for a number.
+    let thread = if forbids_here(sys::GETTID) { 0 } else { unsafe { syscall!(sys::GETTID) as u32 } };
+    fork.thread.store(thread, Relaxed);
+    for rings in 1.. {
+        let emptied = what == FORK_ENDED || empty(first, bytes);
+        fork.what.store(what, SeqCst);
+        // SAFETY: our own page, absent or zero. The thread that reads it waits for the pager.
+        unsafe { core::ptr::read_volatile(page as *const u8) };
+        // An unread notice: another thread had touched the page. It is taken back before the page
+        // is emptied again: a pager that has read it reads no events until the fork ends.
+        if what == FORK_ENDED || fork.what.compare_exchange(what, 0, SeqCst, SeqCst).is_err() {
+            break;
+        }
+        if !emptied || rings == RINGS {
+            return false;
         }
     }
+    loop {
+        match fork.what.load(SeqCst) {
+            0 => return true,
+            _ if forbids(sys::FUTEX) => yield_now(),
+            seen => sys::futex_wait(&fork.what, seen, 1),
+        }
+    }
+}
+
+/// Empties the doorbell; false if that fails. The program may have locked it by mlockall.
+fn empty(first: usize, bytes: usize) -> bool {
+    // SAFETY: our own pages, which are absent or zero.
+    let done = |advice: i32| unsafe { syscall!(sys::MADVISE, first, bytes, advice) == 0 };
+    done(DONTNEED) || done(DONTNEED_LOCKED)
 }
 
 /// Called by the constructor, and in each fork child.
@@ -168,8 +227,16 @@ pub extern "C" fn before() {
     TOKEN.store(0, Relaxed);
     // The child would inherit a run that the stub has open.
     access::enter();
+    let reported = ring_at(&REPORTED);
+    WAITS.store(reported.is_some(), Relaxed);
+    if let Some(ring) = reported {
+        FORKS.store(ring.forks.load(SeqCst), Relaxed);
+    }
     let Some(ring) = ring() else { return };
-    knock(ring, FORK_BEGINS);
+    // A child that nobody announces lacks paged memory, and crashes.
+    if !knock(ring, FORK_BEGINS) {
+        return;
+    }
     TOKEN.store(ring.fork.token.load(SeqCst), Relaxed);
     // The pager takes nothing from here on: touched pages stay until the child has them.
     touch_stack();
@@ -185,9 +252,24 @@ pub extern "C" fn after_in_parent() {
             knock(ring, FORK_ENDED);
         }
     }
+    if let Some(ring) = ring_at(&REPORTED).filter(|_| WAITS.load(Relaxed)) {
+        wait_for_report(ring);
+    }
     let mask = mask_before();
     unlock();
     restore_signals(mask);
+}
+
+/// The kernel lets the parent go on as soon as the pager reads the report. What the parent changes
+/// then, the pager could take for changes from before the fork.
+fn wait_for_report(ring: &Ring) {
+    let before = FORKS.load(Relaxed);
+    for _ in 0..HANDLED_WITHIN / BETWEEN_TRIES {
+        if ring.forks.load(SeqCst) != before || forbids(sys::FUTEX) {
+            return;
+        }
+        sys::futex_wait(&ring.forks, before, BETWEEN_TRIES);
+    }
 }
 
 /// The mask that the forking thread restores. With the lock held.
@@ -201,6 +283,7 @@ fn mask_before() -> Option<u64> {
 pub extern "C" fn after_in_child() {
     let token = TOKEN.load(Relaxed);
     RING.store(0, Relaxed);
+    REPORTED.store(0, Relaxed);
     READY.store(0, Relaxed);
     note_process();
     access::forget();
@@ -216,6 +299,8 @@ pub extern "C" fn after_in_child() {
             sys::futex_wait(&READY, 0, 1000);
         }
     }
+    // It reads pages that may be evicted.
+    exec::leave_environment_in_child();
     let mask = mask_before();
     // Threads that waited for the lock are in the parent.
     LOCK.store(0, Release);
@@ -297,6 +382,16 @@ fn touch_streams() {
 /// (MADV_NOHUGEPAGE) must stay.
 pub fn overrules(advice: i32) -> bool {
     (advice == HUGEPAGE || advice == NOHUGEPAGE) && RING.load(Relaxed) != 0
+}
+
+/// The program is about to mark memory by MADV_WIPEONFORK.
+pub fn wipe() {
+    WIPES.store(true, Relaxed);
+}
+
+/// See [`WIPES`].
+pub fn wipes() -> bool {
+    WIPES.load(Relaxed)
 }
 
 /// Tells the pager that the program has set or unset MADV_DONTFORK on a range. What the program

@@ -76,6 +76,11 @@ macro_rules! weak {
 }
 pub(crate) use weak;
 
+/// F_DUPFD_CLOEXEC.
+pub const DUP_CLOEXEC: usize = 1030;
+/// The descriptors below this one are standard input, output and error.
+pub const STANDARD: usize = 3;
+
 pub const READ: usize = 0;
 pub const WRITE: usize = 1;
 pub const SIGRETURN: usize = 15;
@@ -97,6 +102,7 @@ pub const GETPID: usize = 39;
 pub const SOCKET: usize = 41;
 pub const CONNECT: usize = 42;
 pub const SCHED_YIELD: usize = 24;
+pub const FCNTL: usize = 72;
 pub const SETSOCKOPT: usize = 54;
 pub const GETSOCKOPT: usize = 55;
 pub const GETRESUID: usize = 118;

@@ -25,7 +25,7 @@ pub fn is_unprintable(c: char) -> bool {
 }
 
 /// Protocol version. Pager and stub refuse any other.
-pub const VERSION: u32 = 15;
+pub const VERSION: u32 = 16;
 /// First word of each message from the stub: "memF".
 pub const MAGIC: u32 = 0x466d_656d;
 
@@ -181,6 +181,9 @@ pub const ALONE: u32 = 4;
 pub const FORKED: u32 = 1;
 /// [`FromStub::flags`] of HELLO: so is its parent, which identified itself by the same beacon.
 pub const FORKED_AGAIN: u32 = 2;
+/// [`FromStub::flags`] of HELLO of a fork child: the program has marked memory by MADV_WIPEONFORK,
+/// and may have taken that back since.
+pub const WIPES: u32 = 16;
 /// [`FromStub::flags`] of GREETING: a second one, because the number of filters has changed.
 pub const AGAIN: u32 = 4;
 /// [`Command::flags`] of ATTACH: the userfaultfd was lent (a fork child already has one).
@@ -310,15 +313,25 @@ pub const FORK_ENDED: u32 = 2;
 pub const NOTICE_DONTFORK: u32 = 3;
 /// [`ForkDoorbell::what`]: the program called MADV_DOFORK on a range.
 pub const NOTICE_DOFORK: u32 = 4;
+/// [`ForkDoorbell::what`], added by the pager: it has read the notice, and acts on it.
+pub const NOTICE_READ: u32 = 1 << 31;
 
 /// A notice about forks from a thread of the program, where the kernel reports no forks to the
-/// pager. The thread writes the notice, then reads an absent doorbell page. That fault makes the
-/// pager read the notice; the thread goes on when the pager has acted on it. One thread at a time.
+/// pager. One thread at a time leaves a notice. `what` is the protocol: the thread sets it, and
+/// goes on when the pager has set it to 0.
+///
+/// The fault only wakes the pager: after the notice the thread reads an absent doorbell page.
+/// Another thread, or another process, can touch the page first. Then the pager reads the notice at
+/// that fault, or the thread meets no fault and takes the notice back. The pager finds
+/// [`FORK_ENDED`] without a fault, too.
 #[repr(C)]
 #[derive(Debug)]
 #[allow(missing_docs)]
 pub struct ForkDoorbell {
+    /// The notice, then with [`NOTICE_READ`]; 0: there is none, or the pager has acted on it.
     pub what: AtomicU32,
+    /// Id of the thread that leaves the notice, as the kernel reports it with a fault; 0: unknown.
+    pub thread: AtomicU32,
     /// [`NOTICE_DONTFORK`], [`NOTICE_DOFORK`]: the range, `end` exclusive.
     pub start: AtomicU64,
     pub end: AtomicU64,
@@ -385,6 +398,9 @@ pub struct Ring {
     /// Not 0: the program touched the bounce window and the pager filled a page of it. The stub
     /// must empty the window before its next MOVE.
     pub touched: AtomicU32,
+    /// How many forks of the process the pager has handled, where the kernel reports forks; a
+    /// futex. A thread that has forked waits for the next one before it goes on.
+    pub forks: AtomicU32,
     pub fork: ForkDoorbell,
     pub range: [Range; BATCH_RANGES],
     /// Staging slot index of every page of the batch.

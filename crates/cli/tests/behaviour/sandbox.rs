@@ -358,6 +358,14 @@ fn filters_of_perl_programs() {
     }
 }
 
+/// A thread takes the stub out of the environment while another one forks.
+#[test]
+fn filters_while_another_thread_forks() {
+    let Some(bench) = program("leaves", include_str!("../workloads/leaves.c")) else { return };
+    let (ran, stats) = bench.managed("./program", BUDGET);
+    assert_contents_eq!((ran.code, text(&ran)), (Some(0), "wrong: 0\n".into()), "{}\n{:#}", ran.err, stats.json);
+}
+
 #[test]
 fn filters_of_an_ordinary_users_programs() {
     let Some(bench) = ordinary("ordinary_filters") else { return };

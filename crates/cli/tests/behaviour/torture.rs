@@ -9,12 +9,13 @@ const BUDGET: u64 = 48 << 20;
 const COMMON: &str = "--size 128M --verify-all-at-end --stall 120";
 
 /// Operations of each thread, for some seconds, and modes, each with its own seed.
-const MODES: [(u64, &str); 5] = [
+const MODES: [(u64, &str); 6] = [
     (5000, "--threads 1 --seed 101"),
     (2500, "--threads 3 --seed 202"),
     (3000, "--threads 3 --seed 303 --mix mremap=40,dontneed=40,free=20,munmap=30,mmap=30"),
     (1500, "--threads 2 --processes 2 --size 64M --stop-cont --exits --seed 404"),
     (1800, "--threads 2 --forks --seed 505"),
+    (400, "--threads 1 --forks --mix fork=2000 --size 80M --seed 606"),
 ];
 /// Factor for the operations in `make soak`.
 pub const SOAK: u64 = 10;

@@ -25,7 +25,7 @@ pub enum Change {
 
 impl Change {
     /// The ranges that it touches; the second is the target of a move.
-    fn touches(self) -> [Range; 2] {
+    pub fn touches(self) -> [Range; 2] {
         match self {
             Change::Unmapped(start, end) | Change::Came(start, end) => [(start, end), (0, 0)],
             Change::Moved(from, to, len) => [(from, from + len), (to, to + len)],
@@ -39,6 +39,8 @@ struct View {
     marked: Ranges,
     /// Sources of moves. With MREMAP_DONTUNMAP a mapping stays there.
     unsure: Ranges,
+    /// What was marked and unmapped.
+    gone: Ranges,
     /// Address of each evicted page, and its address before all changes.
     outside: BTreeMap<u64, u64>,
 }
@@ -50,7 +52,7 @@ impl View {
         let outside: Vec<(u64, u64)> = self.outside.range(start..end).map(|(&at, &first)| (at, first)).collect();
         self.clear(start, end);
         match change {
-            Change::Unmapped(..) => {}
+            Change::Unmapped(..) => marked.into_iter().for_each(|(s, e)| self.gone.add(s, e)),
             Change::Came(..) => self.marked.add(start, end),
             Change::Moved(from, to, len) => {
                 self.clear(to, to + len);
@@ -64,14 +66,18 @@ impl View {
     fn clear(&mut self, start: u64, end: u64) {
         self.marked.cut(start, end);
         self.unsure.cut(start, end);
+        self.gone.cut(start, end);
         self.outside.retain(|at, _| !(start..end).contains(at));
     }
 
-    /// `None` if the child lacks something. Else how many bytes it has in addition, because a
-    /// mapping has grown; and those where a mapping must have stayed (MREMAP_DONTUNMAP), which few
-    /// programs use.
+    /// `None` if the child lacks something, or has what was unmapped. Else how many bytes it has in
+    /// addition, because a mapping has grown; and those where a mapping must have stayed
+    /// (MREMAP_DONTUNMAP), which few programs use.
     fn differs(&self, touched: &Ranges, child: &Ranges) -> Option<(u64, u64)> {
         let sum = |parts: &mut dyn Iterator<Item = Range>| parts.map(|(s, e)| e - s).sum::<u64>();
+        if self.gone.iter().any(|(start, end)| child.meets(start, end)) {
+            return None;
+        }
         let gaps = |whole: &Ranges, of: &Ranges| -> u64 {
             whole.iter().map(|(s, e)| sum(&mut of.gaps(s, e).into_iter())).sum()
         };
@@ -84,7 +90,8 @@ impl View {
 
 /// A number of changes after which the child may have got its copy.
 struct Fit {
-    differs: (u64, u64),
+    /// In the middle of a call; and see [`View::differs`].
+    differs: (bool, u64, u64),
     count: usize,
     /// The evicted pages of the child then.
     pages: BTreeMap<u64, u64>,
@@ -108,17 +115,20 @@ pub fn made_before(
     for (ranges, members) in groups(changes) {
         let part = |whole: &Ranges| ranges.iter().flat_map(|(s, e)| whole.within(s, e).collect::<Vec<_>>()).collect();
         let pages = ranges.iter().flat_map(|(s, e)| outside(s, e)).map(|at| (at, at)).collect();
-        let mut view = View { marked: part(had), unsure: Ranges::default(), outside: pages };
+        let none = Ranges::default;
+        let mut view = View { marked: part(had), unsure: none(), gone: none(), outside: pages };
         let mut fits = Vec::new();
         for count in 0..=members.len() {
+            let mut within = false;
             if count > 0 {
                 view.apply(changes[members[count - 1]]);
+                within = within_a_call(changes, &members[count - 1..]);
             }
             let mut pages = view.outside.clone();
             pages.retain(|&at, _| child.meets(at, at + 1));
             let refuted = pages.iter().any(|(&at, &first)| touched(at, first));
             let fit = view.differs(&ranges, child).filter(|_| !refuted);
-            fits.extend(fit.map(|differs| Fit { differs, count, pages }));
+            fits.extend(fit.map(|(grown, stays)| Fit { differs: (within, grown, stays), count, pages }));
         }
         let start = ranges.iter().next().map_or(0, |(start, _)| start);
         let best = fits.iter().min_by_key(|fit| fit.differs).ok_or(start)?;
@@ -138,10 +148,44 @@ pub struct Inherited {
     pub had: Ranges,
     /// What may be registered besides.
     pub also: Ranges,
+    /// What the parent kept from children (MADV_DONTFORK, MADV_WIPEONFORK), at the fork or just
+    /// after it.
+    pub lost: Ranges,
+    /// Where evicted memory was unmapped, or from where it was moved, by events that were read
+    /// before the FORK event. If the child has it, the change came after the fork, and the table
+    /// lacks the child's pages.
+    pub suspects: Ranges,
     /// What the parent's events have reported since.
     pub changes: Vec<Change>,
     /// No event was unread for a moment: there are no more changes.
     pub told: bool,
+}
+
+/// Whether the first of these changes and the next one seem to be of one call, so that no child has
+/// only the first: mremap moves a mapping, and unmaps the place where it was.
+fn within_a_call(changes: &[Change], members: &[usize]) -> bool {
+    let [first, second, ..] = *members else { return false };
+    match (changes[first], changes[second]) {
+        (Change::Moved(from, _, len), Change::Unmapped(start, end)) => (start, end) == (from, from + len),
+        _ => false,
+    }
+}
+
+/// Which ranges a child lacks because of advice of its parent, by their addresses before all
+/// changes. `lost` is what the parent gave to no child when it was looked at, just after the fork,
+/// and perhaps after some of the changes; `child` is what is marked in the child. A range that has
+/// moved is missing if the child has it in no place.
+pub fn missing(lost: &Ranges, child: &Ranges, changes: &[Change]) -> Ranges {
+    let mut missing: Ranges = lost.iter().flat_map(|(start, end)| child.gaps(start, end)).collect();
+    for change in changes.iter().rev() {
+        if let Change::Moved(from, to, len) = *change {
+            let moved: Vec<Range> = missing.within(to, to + len).collect();
+            for (start, end) in moved {
+                child.gaps(start - to + from, end - to + from).into_iter().for_each(|(s, e)| missing.add(s, e));
+            }
+        }
+    }
+    missing
 }
 
 /// Whether the child's marks show a change that no event has reported: a range is missing and
@@ -190,7 +234,8 @@ pub fn carried(changes: &[Change], before: &[bool], since: usize, range: Range) 
         return None;
     }
     for (&change, _) in changes[since..].iter().zip(&before[since..]).filter(|(_, &before)| before) {
-        let mut view = View { marked: at, unsure: Ranges::default(), outside: BTreeMap::new() };
+        let none = Ranges::default;
+        let mut view = View { marked: at, unsure: none(), gone: none(), outside: BTreeMap::new() };
         if let Change::Came(start, end) = change {
             view.clear(start, end);
         } else {
@@ -273,10 +318,42 @@ mod tests {
     fn a_mapping_that_has_grown_does_not_matter() {
         assert_eq!(decided(&[unmapped(10, 30)], &[(10, 20)], &[(10, 30)], &[]), Ok(vec![false]));
         assert_eq!(decided(&[unmapped(10, 30)], &[(10, 20)], &[], &[]), Ok(vec![true]));
+        // What the parent kept from the child is not known: neither before nor after fits.
+        assert_eq!(decided(&[unmapped(10, 20)], &[(10, 20)], &[(10, 14), (16, 20)], &[]), Err(10));
         let (had, grown, gone) = (ranges(&[(10, 20)]), ranges(&[(10, 30)]), ranges(&[(12, 20)]));
         assert!(!more_has_changed(&[], &had, &grown) && !more_has_changed(&[], &had, &gone));
         let elsewhere = ranges(&[(50, 60)]);
         assert!(more_has_changed(&[], &had, &elsewhere) && !more_has_changed(&[moved(10, 50, 10)], &had, &elsewhere));
+    }
+
+    #[test]
+    fn mremap_moves_and_unmaps_at_once() {
+        // The source has grown by a page, and the child's other mapping lacks one: as after
+        // MREMAP_DONTUNMAP, but the source was unmapped.
+        let (had, child) = ([(10, 19), (30, 39)], [(10, 20), (30, 39)]);
+        let call = [unmapped(30, 40), moved(10, 30, 10), unmapped(10, 20)];
+        assert_eq!(decided(&call, &had, &child, &[]), Ok(vec![false; 3]));
+        assert_eq!(decided(&call, &had, &[(30, 40)], &[]), Ok(vec![true; 3]));
+        assert_eq!(decided(&call[..2], &had, &child, &[]), Ok(vec![true; 2]));
+    }
+
+    #[test]
+    fn what_a_child_lacks_has_moved_since() {
+        let of = |lost: &[Range], child: &[Range], changes: &[Change]| {
+            missing(&ranges(lost), &ranges(child), changes).iter().collect::<Vec<_>>()
+        };
+        let at = |parts: &[Range]| ranges(parts).iter().collect::<Vec<_>>();
+        let moves = [moved(10, 30, 10), moved(30, 50, 10)];
+        assert_eq!(of(&[(50, 60)], &[], &moves), at(&[(10, 20), (30, 40), (50, 60)]));
+        assert_eq!(of(&[(12, 20)], &[(10, 12)], &moves), at(&[(12, 20)]), "looked at before the moves");
+        // Advice after the fork.
+        assert_eq!(of(&[(50, 60)], &[(10, 20)], &moves), at(&[(30, 40), (50, 60)]));
+        assert_eq!(of(&[(50, 60)], &[(50, 60)], &moves), []);
+        let (had, child) = (ranges(&[(10, 20)]), Ranges::default());
+        let decide = |had: &Ranges| made_before(&moves, had, &child, |_, _| Vec::new(), |_, _| false);
+        let mut left = had.clone();
+        missing(&ranges(&[(50, 60)]), &child, &moves).iter().for_each(|(s, e)| _ = left.cut(s, e));
+        assert_eq!((decide(&had), decide(&left)), (Err(10 * PAGE_BYTES), Ok(vec![false; 2])));
     }
 
     #[test]

@@ -181,6 +181,11 @@ impl<F> Order<F> {
         None
     }
 
+    /// The waiting events that change the address space.
+    fn changes(&self) -> impl Iterator<Item = &Event<F>> {
+        self.events.iter().filter(|event| !is_fork(event))
+    }
+
     /// Whether an event must wait for one that was read before it.
     fn is_bound(&self, i: usize) -> bool {
         self.events.range(..i).any(|earlier| ranges(&self.events[i]).any(|range| concerns(earlier, range)))
@@ -240,7 +245,7 @@ impl<F> Order<F> {
     pub fn places(&self) -> Vec<u64> {
         let unsure = self.unsure.iter().flat_map(|range| self.unsure_within(range)).map(|(part, _)| part);
         let mut all: Vec<u64> =
-            self.events.iter().flat_map(ranges).chain(unsure).flat_map(|(start, end)| [start, end]).collect();
+            self.changes().flat_map(ranges).chain(unsure).flat_map(|(start, end)| [start, end]).collect();
         all.sort_unstable();
         all.dedup();
         all
@@ -249,7 +254,7 @@ impl<F> Order<F> {
     /// Takes all waiting events. None is unread.
     pub fn resolve_all(&mut self, now: &impl Now) -> Vec<Resolved<F>> {
         let mut steps = Vec::new();
-        let all: Vec<_> = self.events.iter().map(|event| (changed(event), target(event))).collect();
+        let all: Vec<_> = self.changes().map(|event| (changed(event), target(event))).collect();
         while let Some(event) = self.events.pop_front() {
             if let Err(page) = self.resolve(event, now, &mut steps) {
                 match self.forget(page, &all, now) {
@@ -286,7 +291,7 @@ impl<F> Order<F> {
         if !places.iter().all(none_evicted) {
             return None;
         }
-        self.events.retain(|event| !meets(&places, (changed(event), target(event))));
+        self.events.retain(|event| is_fork(event) || !meets(&places, (changed(event), target(event))));
         places.iter().for_each(|(start, end)| _ = self.unsure.cut(start, end));
         let unmap = |(start, end)| Resolved::Handle(Event::Unmap { start, end });
         let targets = all.iter().filter_map(|&(_, target)| target);
@@ -400,7 +405,7 @@ impl<F> Order<F> {
 
     /// Whether a range is registered, and no other event than this one concerns it.
     fn is_alone_at(&self, event: &Event<F>, range: Range, now: &impl Now) -> bool {
-        let mut others = self.events.iter().filter(|&other| !core::ptr::eq(other, event));
+        let mut others = self.changes().filter(|&other| !core::ptr::eq(other, event));
         now.is_there(range.0) && !others.any(|other| concerns(other, range))
     }
 
@@ -416,7 +421,7 @@ impl<F> Order<F> {
     ) -> Result<Option<u64>, u64> {
         let (bytes, is_there) = (part.1 - part.0, now.is_there(part.0));
         let here: Vec<&Event<F>> =
-            core::iter::once(event).chain(&self.events).filter(|e| overlap(changed(e), part)).collect();
+            core::iter::once(event).chain(self.changes()).filter(|e| overlap(changed(e), part)).collect();
         let whole = |e: &&Event<F>| leaves(e) && covers(changed(e), part.0) && covers(changed(e), part.1 - 1);
         let count = self.count(Some(event), part.0);
         // If what came later has left as well, a move can be of that.
@@ -492,7 +497,12 @@ struct Count {
     owed: usize,
 }
 
-/// The range that an event changes, without the target of a REMAP.
+fn is_fork<F>(event: &Event<F>) -> bool {
+    matches!(event, Event::Fork(_))
+}
+
+/// The range that an event changes, without the target of a REMAP. A fork concerns all of them: it
+/// waits for what was read before it, and what was read after it waits.
 fn changed<F>(event: &Event<F>) -> Range {
     match *event {
         Event::Remove { start, end } | Event::Unmap { start, end } => (start, end),

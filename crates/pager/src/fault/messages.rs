@@ -9,10 +9,13 @@ use crate::proc::{Broken, Io, Proc};
 use crate::state::Shared;
 use memfit_core::driver::fork_changes::Change;
 use memfit_core::driver::order::{Event, Now, Pages, Resolved};
+use memfit_core::ranges::Ranges;
 use memfit_core::{Core, Entry, Page, PageRange};
 use memfit_os::event::poll2;
+use memfit_os::memory::futex_wake;
 use memfit_os::uffd::{Event as Message, Uffd};
 use std::os::fd::AsRawFd;
+use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
@@ -63,7 +66,8 @@ impl Server {
         if gated {
             proc.open_gate();
         }
-        if !proc.newborn.lock().is_empty() && !proc.event_pending() {
+        if (!self.suspects.is_empty() || !proc.newborn.lock().is_empty()) && !proc.event_pending() {
+            self.suspects = Ranges::default();
             fork_children::all_told(&self.shared, &proc);
         }
         result
@@ -173,7 +177,8 @@ impl Server {
         }
         let proc = Arc::clone(&self.proc);
         // Grown memory is in no known region, but may have pages that the core knows.
-        let tracks = |start, end| self.shared.lock().core.tracks(proc.id, PageRange::from_addresses(start, end));
+        let shared = Arc::clone(&self.shared);
+        let tracks = |start, end| shared.lock().core.tracks(proc.id, PageRange::from_addresses(start, end));
         let occupied = |start, end| proc.overlaps_region(start, end) || tracks(start, end);
         // Besides that thread there is the stub. It changes nothing registered but mappings of
         // files, while no call of the program changes mappings.
@@ -193,7 +198,7 @@ impl Server {
         there.filter(|_| !self.proc.event_pending()).map(|places| places.into_iter().flatten().collect())
     }
 
-    fn step(&self, step: Resolved<Uffd>) -> Result<(), End> {
+    fn step(&mut self, step: Resolved<Uffd>) -> Result<(), End> {
         crate::flight::note(|| format!("process {}: all is read: {step:x?}", self.proc.id.0));
         match step {
             Resolved::Handle(event) => self.apply(event),
@@ -214,14 +219,42 @@ impl Server {
         Ok(())
     }
 
-    fn apply(&self, event: Event<Uffd>) {
+    fn apply(&mut self, event: Event<Uffd>) {
         crate::flight::note(|| format!("process {} handles {event:x?}", self.proc.id.0));
         match event {
             Event::Fork(child) => {
-                fork_children::forked(&self.shared, &self.proc, child);
+                fork_children::forked(&self.shared, &self.proc, child, self.suspects.clone());
+                if let Some(ring) = self.proc.ring() {
+                    ring.forks.fetch_add(1, SeqCst);
+                    futex_wake(&ring.forks);
+                }
                 self.shared.unnamed.wait_for_few();
             }
-            other => self.event(&other),
+            other => {
+                self.suspect(&other);
+                self.event(&other);
+            }
+        }
+    }
+
+    /// A thread that was about to fork can have released the address space and not queued its event
+    /// yet, when another thread changes the address space and queues its own. An event is pending
+    /// then.
+    fn suspect(&mut self, event: &Event<Uffd>) {
+        let (start, end) = match *event {
+            Event::Unmap { start, end } => (start, end),
+            Event::Remap { from, len, .. } => (from, from + len),
+            Event::Remove { .. } | Event::Fork(_) => return,
+        };
+        if !self.proc.event_pending() {
+            return;
+        }
+        let (proc, mut evicted) = (&self.proc, false);
+        self.shared.in_parts(proc.id, PageRange::from_addresses(start, end), |core, part| {
+            evicted |= core.pages(proc.id, part).iter().any(|(_, entry)| matches!(entry, Entry::Out(_)));
+        });
+        if evicted {
+            self.suspects.add(start, end);
         }
     }
 

@@ -19,6 +19,9 @@ const PRELOAD: &[u8] = b"LD_PRELOAD=";
 const OURS: &[u8] = b"MEMFIT_";
 const STUB: &[u8] = b"/libmemfit.so";
 
+/// A thread is in [`leave_environment`].
+static BUSY: AtomicBool = AtomicBool::new(false);
+
 /// Calls `forward` with a changed environment if the program cannot have a stub, else with `None`.
 pub unsafe fn fit(is_32_bit: bool, envp: Texts, forward: impl Fn(Option<Texts>) -> i32) -> i32 {
     let changed = |envp| forward(Some(envp));
@@ -41,7 +44,6 @@ pub unsafe fn fit(is_32_bit: bool, envp: Texts, forward: impl Fn(Option<Texts>) 
 ///
 /// While another thread does the same, it is done.
 pub fn leave_environment() {
-    static BUSY: AtomicBool = AtomicBool::new(false);
     if BUSY.swap(true, Acquire) {
         return;
     }
@@ -57,6 +59,13 @@ pub fn leave_environment() {
         }
     }
     BUSY.store(false, Release);
+}
+
+/// In a fork child, which does not have the thread that did this at the fork.
+pub fn leave_environment_in_child() {
+    if BUSY.swap(false, Acquire) {
+        leave_environment();
+    }
 }
 
 /// Separate, so that only this path uses so much stack. `None` if the buffers are too small.

@@ -294,3 +294,24 @@ fn what_mremap_dontunmap_leaves_has_one_unmap() {
     assert_eq!(at_once(&mut order, [unmap(B), unmap(B)]), "[]");
     assert_eq!(format!("{:x?}", order.resolve_all(&kernel(|_| false))), handled([unmap(B)]));
 }
+
+#[test]
+fn a_fork_among_waiting_events_changes_nothing_for_them() {
+    struct Two;
+    impl Now for Two {
+        fn is_there(&self, page: u64) -> bool {
+            covers(C, page)
+        }
+        fn pages(&self, from: u64, _: u64, _: u64) -> Pages {
+            if from == B.0 {
+                Pages::Refute
+            } else {
+                Pages::Allow
+            }
+        }
+    }
+    let mut order = order([remap(A, B), remap(B, C), unmap(B), Event::Fork(()), unmap(B)]);
+    assert!(order.places().iter().all(|place| [A, B, C].iter().any(|&(s, e)| *place == s || *place == e)));
+    let steps = order.resolve_all(&Two);
+    assert_eq!(format!("{steps:x?}"), handled([unmap(B), remap(A, B), remap(B, C), Event::Fork(()), unmap(B)]));
+}
