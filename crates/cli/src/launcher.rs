@@ -149,14 +149,17 @@ pub fn run(mut plan: Plan) -> Result<Ended, Failure> {
     if let Some(signal) = launcher.wait_until_ready()? {
         return Ok(Ended { code: 128 + signal, peak: None, wholly: false });
     }
-    let spawned = executable.spawn(&plan.inherited.state, |pid| launcher.hold_signals(pid));
+    let forked = |pid| {
+        launcher.hold_signals(pid);
+        // If the pager dies, the whole tree dies, because the pager holds most of its memory. When
+        // the machine runs out of memory, the OOM killer should take a program instead.
+        if process::move_oom_score(launcher.pager, -OOM_DISTANCE).is_err() {
+            let _ = process::move_oom_score(pid, OOM_DISTANCE);
+        }
+    };
+    let spawned = executable.spawn(&plan.inherited.state, forked);
     let spawned = spawned.map_err(|error| Failure::start("start a process", &error))?;
     let command = spawned.map_err(|error| Failure::command(&plan.command[0], error))?;
-    // If the pager dies, the whole tree dies, because the pager holds most of its memory. When the
-    // machine runs out of memory, the OOM killer should take a program instead.
-    if process::move_oom_score(launcher.pager, -OOM_DISTANCE).is_err() {
-        let _ = process::move_oom_score(command, OOM_DISTANCE);
-    }
     launcher.command_started(command);
     if let Some(Err(failure)) = plan.record.take().map(RecordFile::keep) {
         launcher
