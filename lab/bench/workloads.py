@@ -24,6 +24,10 @@ SIZES = {
     "noisesweep": ((300, 4), (64, 2)),
     "noiserand": ((300, 60_000, 1, 50), (64, 6_000, 1, 50)),
     "noiseread": ((300, 60_000, 1, 0), (64, 6_000, 1, 0)),
+    # Pages of which some do not compress.
+    "mixed30rand": ((300, 200_000, 1, 50), (64, 6_000, 1, 50)),
+    "mixed50rand": ((300, 200_000, 1, 50), (64, 6_000, 1, 50)),
+    "mixed95rand": ((300, 200_000, 1, 50), (64, 6_000, 1, 50)),
     "halfsweep": ((400, 6), (64, 2)),
     "halfrand": ((400, 100_000, 1, 50), (64, 6_000, 1, 50)),
     # Whole trees.
@@ -39,6 +43,7 @@ SIZES = {
     "randrw200p": ((400, 300_000, 1, 100, 1, 200), (64, 6_000, 1, 100, 1, 16)),
 }
 NOISE = {"noise": 8, "half": 4}  # random words of eight
+MIXED = (30, 50, 95)  # pages of a hundred
 DEFAULT = ["randrw", "sweep", "sort", "npsort", "pygraph", "sqlmem"]
 TITLES = {
     "randrw": "random read/write with verify", "sweep": "sequential sweep", "sort": "GNU sort",
@@ -49,6 +54,7 @@ TITLES = {
     "noisesweep": "sequential sweep, incompressible", "noiserand": "random read/write, incompressible",
     "noiseread": "random read, incompressible", "halfsweep": "sequential sweep, 2:1", "halfrand": "random read/write, 2:1",
     "redisget": "redis GET", "redisset": "redis SET",
+    **{f"mixed{share}rand": f"random read/write, {share} % incompressible pages" for share in MIXED},
     "makej2": "make -j2 of zstd", "launch": "launch storm beside a big program",
     "prefork": "server with forked workers, CPython data", "preread": "server with forked workers, data that they read",
 }
@@ -74,6 +80,7 @@ def build(out):
     builds = [(src, os.path.splitext(os.path.basename(src))[0], []) for src in plain]
     for kind, words in NOISE.items():
         builds += [(f"workloads/{src}.c", f"{kind}{src}", [f"-DNOISE={words}"]) for src in ("sweep", "randrw", "phases")]
+    builds += [("workloads/randrw.c", f"mixed{share}rand", [f"-DMIXED={share}"]) for share in MIXED]
     for src, name, flags in builds:
         path, exe = f"{HERE}/{src}", f"{out}/bin/{name}"
         newest = max(os.path.getmtime(path), os.path.getmtime(f"{HERE}/workloads/pages.h"))
@@ -131,7 +138,7 @@ def prepare(name, out, quick):
     text = [str(a) for a in args]
     if name in ("randrw", "randrw2t", "randrw16p", "randrw64p", "randrw200p"):
         cmd = [f"{out}/bin/randrw", *text]
-    elif name in ("noisesweep", "halfsweep", "phases", "halfphases"):
+    elif name in ("noisesweep", "halfsweep", "phases", "halfphases") or name.startswith("mixed"):
         cmd = [f"{out}/bin/{name}", *text]
     elif name in ("noiserand", "noiseread", "halfrand"):
         cmd = [f"{out}/bin/{name[:5] if name[0] == 'n' else 'half'}randrw", *text]

@@ -1,6 +1,6 @@
 /* Page contents that can be regenerated from (page, version), so that every
  * page can be verified at any time. Records of tags, pointers, small integers,
- * zeros and now and then a hash: about 3:1 under LZ4. */
+ * zeros and now and then a hash: about 3:1 under LZ4. NOISE or MIXED: other contents. */
 #ifndef PAGES_H
 #define PAGES_H
 #include <stdint.h>
@@ -20,14 +20,7 @@ static inline uint64_t mix64(uint64_t x) {
     return x ^ (x >> 31);
 }
 
-#ifdef NOISE
-/* Of eight words the first NOISE are random, the others 0: 8 is incompressible, 4 gives 2:1. */
-static inline void page_make(uint64_t *w, uint64_t page, uint64_t version) {
-    uint64_t s = mix64(page * 0x100000001b3ull + version);
-    for (unsigned i = 0; i < WORDS; i++) w[i] = i % 8 < NOISE ? (s = mix64(s)) : 0;
-}
-#else
-static inline void page_make(uint64_t *w, uint64_t page, uint64_t version) {
+static inline void page_make_records(uint64_t *w, uint64_t page, uint64_t version) {
     uint64_t s = mix64(page * 0x100000001b3ull + version);
     const uint64_t heap = 0x00007f3a40000000ull, parent = heap + (page << 6);
     for (unsigned r = 0; r < WORDS; r += RECORD) {
@@ -48,6 +41,27 @@ static inline void page_make(uint64_t *w, uint64_t page, uint64_t version) {
         q[12] = q[13] = q[14] = 0;
         q[15] = (x >> 40) & 0xff;
     }
+}
+
+#ifdef NOISE
+/* Of eight words the first NOISE are random, the others 0: 8 is incompressible, 4 gives 2:1. */
+static inline void page_make(uint64_t *w, uint64_t page, uint64_t version) {
+    uint64_t s = mix64(page * 0x100000001b3ull + version);
+    for (unsigned i = 0; i < WORDS; i++) w[i] = i % 8 < NOISE ? (s = mix64(s)) : 0;
+}
+#elif defined(MIXED)
+/* MIXED of a hundred pages are random bytes, the others records. */
+static inline void page_make(uint64_t *w, uint64_t page, uint64_t version) {
+    if (mix64(page) % 100 >= MIXED) {
+        page_make_records(w, page, version);
+        return;
+    }
+    uint64_t s = mix64(page * 0x100000001b3ull + version);
+    for (unsigned i = 0; i < WORDS; i++) w[i] = s = mix64(s);
+}
+#else
+static inline void page_make(uint64_t *w, uint64_t page, uint64_t version) {
+    page_make_records(w, page, version);
 }
 #endif
 
