@@ -15,6 +15,7 @@ use crate::ownership;
 use crate::proc::{send_command, slot_offset, Broken, Identity, Proc, DOORBELL_BYTES};
 use crate::room;
 use crate::state::Shared;
+use memfit_core::driver::fork_changes::Told;
 use memfit_core::PageRange;
 use memfit_os::event::EventFd;
 use memfit_os::maps::{Maps, Pagemap};
@@ -303,7 +304,7 @@ pub fn remove_process(shared: &Arc<Shared>, proc: &Arc<Proc>) {
             proc.comm.lock()
         ));
     }
-    fork_children::all_told(shared, proc);
+    fork_children::all_told(shared, proc, Told::Ended);
     let mut others = shared.procs.lock();
     others.retain(|p| !Arc::ptr_eq(p, proc));
     let relatives: Vec<Arc<Proc>> = others.iter().filter(|p| p.family.is_of(&proc.family)).cloned().collect();

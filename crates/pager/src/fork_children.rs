@@ -15,7 +15,7 @@ use crate::proc::{send_command, Broken, Proc, ZERO_PAGE};
 use crate::room;
 use crate::state::Shared;
 use memfit_core::driver::fork;
-use memfit_core::driver::fork_changes::{self, Inherited};
+use memfit_core::driver::fork_changes::{self, Inherited, Told};
 use memfit_core::ranges::Ranges;
 use memfit_core::{Core, Page, PageRange};
 use memfit_os::maps::{not_inherited, wiped_in_children, Pagemap};
@@ -353,7 +353,8 @@ pub fn forked(shared: &Arc<Shared>, parent: &Arc<Proc>, uffd: Uffd, suspects: Ra
     let files = parent.files.lock().clone();
     *child.files.lock() = files;
     *child.regions.lock() = regions.clone();
-    *child.inherited.lock() = Some(Inherited { had: regions, also, lost, suspects, changes: Vec::new(), told: false });
+    let (changes, told) = (Vec::new(), Told::NotYet);
+    *child.inherited.lock() = Some(Inherited { had: regions, also, lost, suspects, changes, told });
     parent.newborn.lock().push(Arc::downgrade(&child));
     child.beacon.store(parent.beacon.load(Relaxed), Relaxed);
     let comm = parent.comm.lock().clone();
@@ -376,11 +377,11 @@ pub fn forked(shared: &Arc<Shared>, parent: &Arc<Proc>, uffd: Uffd, suspects: Ra
     }
 }
 
-/// All changes before the forks of a process are known.
-pub fn all_told(shared: &Shared, parent: &Proc) {
+/// All changes before the forks of a process are known, or it has ended.
+pub fn all_told(shared: &Shared, parent: &Proc, told: Told) {
     for child in parent.newborn.lock().drain(..).filter_map(|child| child.upgrade()) {
         if let Some(inherited) = &mut *child.inherited.lock() {
-            inherited.told = true;
+            inherited.told = told;
         }
     }
     shared.outbox.wake_control();
@@ -410,7 +411,7 @@ fn mappings(proc: &Proc, pid: i32) -> Result<Option<String>, Broken> {
 /// has what its table says, there were no such changes.
 fn wait_until_told(proc: &Proc, pid: i32) -> Result<(), Broken> {
     let (begun, mut look_at) = (Instant::now(), LOOK_FIRST);
-    let told = || proc.inherited.lock().as_ref().is_none_or(|all| all.told);
+    let told = || proc.inherited.lock().as_ref().is_none_or(|all| all.told != Told::NotYet);
     while !told() && !proc.uffd.gone() {
         if begun.elapsed() > TOLD_WITHIN {
             return Err(Broken("its parent changed its memory all the time while it forked".into()));
@@ -451,13 +452,15 @@ fn reconcile(shared: &Arc<Shared>, proc: &Arc<Proc>, pid: i32) -> Result<(), Bro
     if let Some((start, _)) = suspects.find(|&(start, _)| proc.uffd.is_registered(start) == Some(true)) {
         return Err(Broken(fork::Lost::Unclear(start).to_string()));
     }
-    if inherited.changes.is_empty() && !proc.unsure.load(Relaxed) {
+    let ended = inherited.told == Told::Ended;
+    if inherited.changes.is_empty() && !ended && !proc.unsure.load(Relaxed) {
         return Ok(());
     }
     let Some(text) = mappings(proc, pid)? else { return Ok(()) };
     let registered: Ranges = memfit_os::maps::registered(&text).into_iter().collect();
     let wiped = wiped_in_children(&text);
     let Inherited { mut had, changes, lost, .. } = inherited;
+    let mut made = Vec::new();
     if !changes.is_empty() {
         // Memory that has grown is in no region, but has pages.
         let pages = |core: &mut Core, part| core.pages(proc.id, part).into_iter().map(|(page, _)| page.address());
@@ -465,13 +468,18 @@ fn reconcile(shared: &Arc<Shared>, proc: &Arc<Proc>, pid: i32) -> Result<(), Bro
             let range = PageRange::from_addresses(start, end);
             shared.in_parts(proc.id, range, |core, part| pages(core, part).for_each(|at| had.add(at, at + 4096)));
         }
-        let missing = fork_changes::missing(&lost, &registered, &changes);
-        missing.iter().for_each(|(start, end)| _ = had.cut(start, end));
+    }
+    let missing = fork_changes::missing(&lost, &registered, &changes);
+    missing.iter().for_each(|(start, end)| _ = had.cut(start, end));
+    if !changes.is_empty() {
         let pagemap = Pagemap::open(pid).map_err(|error| Broken(format!("its memory cannot be looked at: {error}")))?;
         let touched = |at, _| pagemap.is_present(at).unwrap_or(false);
-        let made = with_core(shared, |core| fork::apply_made(core, proc.id, &changes, &had, &registered, touched))?;
-        let made = changes.iter().zip(made).filter(|&(_, made)| made);
-        made.for_each(|(change, _)| proc.files.lock().change(*change));
+        made = with_core(shared, |core| fork::apply_made(core, proc.id, &changes, &had, &registered, touched))?;
+        let changes = changes.iter().zip(&made).filter(|&(_, made)| *made);
+        changes.for_each(|(change, _)| proc.files.lock().change(*change));
+    }
+    if let Some(at) = fork_changes::lacks(&changes, &made, &had, &registered).filter(|_| ended) {
+        return Err(Broken(format!("its parent ended while another thread changed its memory, perhaps at {at:#x}")));
     }
     // Now that all is where the child has it.
     let gaps = registered.gaps(0, ADDRESSES);

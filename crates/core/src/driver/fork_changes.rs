@@ -157,8 +157,26 @@ pub struct Inherited {
     pub suspects: Ranges,
     /// What the parent's events have reported since.
     pub changes: Vec<Change>,
-    /// No event was unread for a moment: there are no more changes.
-    pub told: bool,
+    /// Whether these are all from before the fork.
+    pub told: Told,
+}
+
+/// Whether all changes of the parent from before the fork are known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Told {
+    /// Events can be unread.
+    NotYet,
+    /// No event was unread for a moment.
+    All,
+    /// The parent has ended: nobody will know the changes whose events were unread then.
+    Ended,
+}
+
+/// Where a child lacks memory that it must have if these changes are all: `had` is what the parent
+/// had before them and kept from no child, and `before` says which of them the child has.
+pub fn lacks(changes: &[Change], before: &[bool], had: &Ranges, child: &Ranges) -> Option<u64> {
+    let carried = had.iter().filter_map(|range| carried(changes, before, 0, range));
+    carried.flat_map(|at| at.iter().flat_map(|(s, e)| child.gaps(s, e)).collect::<Vec<_>>()).map(|(at, _)| at).next()
 }
 
 /// Whether the first of these changes and the next one seem to be of one call, so that no child has
@@ -354,6 +372,16 @@ mod tests {
         let mut left = had.clone();
         missing(&ranges(&[(50, 60)]), &child, &moves).iter().for_each(|(s, e)| _ = left.cut(s, e));
         assert_eq!((decide(&had), decide(&left)), (Err(10 * PAGE_BYTES), Ok(vec![false; 2])));
+    }
+
+    #[test]
+    fn a_parent_can_end_with_an_unread_event() {
+        let (had, moves) = (ranges(&[(10, 20), (30, 40)]), [moved(10, 50, 10)]);
+        let at = |before, child: &[Range]| lacks(&moves, &[before], &had, &ranges(child)).map(|at| at / PAGE_BYTES);
+        assert_eq!(at(true, &[(30, 40), (50, 60)]), None);
+        assert_eq!(at(false, &[(10, 20), (30, 40)]), None);
+        assert_eq!(at(true, &[(50, 60), (70, 80)]), Some(30), "it moved, and no event was read");
+        assert_eq!(lacks(&[], &[], &had, &ranges(&[(10, 20), (30, 35)])), Some(35 * PAGE_BYTES));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::locks::Held;
 use crate::mutant::{off, Rule};
 use crate::proc::{Broken, Io, Proc};
 use crate::state::Shared;
-use memfit_core::driver::fork_changes::Change;
+use memfit_core::driver::fork_changes::{Change, Told};
 use memfit_core::driver::order::{Event, Now, Pages, Resolved};
 use memfit_core::ranges::Ranges;
 use memfit_core::{Core, Entry, Page, PageRange};
@@ -68,7 +68,7 @@ impl Server {
         }
         if (!self.suspects.is_empty() || !proc.newborn.lock().is_empty()) && !proc.event_pending() {
             self.suspects = Ranges::default();
-            fork_children::all_told(&self.shared, &proc);
+            fork_children::all_told(&self.shared, &proc, Told::All);
         }
         result
     }
