@@ -258,6 +258,7 @@ impl Launcher {
             protect: std::mem::take(&mut plan.protect),
             turn_ms: plan.turn_ms,
             stub: preload::file_name(&plan.stub),
+            stub_path: plan.stub.clone(),
             automatic: plan.automatic,
             record: plan.record.as_mut().and_then(RecordFile::take).map(IntoRawFd::into_raw_fd),
             record_access: plan.record_access,

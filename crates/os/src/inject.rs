@@ -1,4 +1,4 @@
-//! Makes a thread of another process execute one system call, or run while its process is stopped
+//! Makes a thread of another process execute system calls, or run while its process is stopped
 //! (ptrace).
 //!
 //! The tracer stops the thread, gives it the registers of the call, lets it make the call, and
@@ -8,6 +8,10 @@
 //!
 //! A tracer is a thread, and its tracees go on when it ends. So each attempt runs in a thread of
 //! its own, and every failure ends with that thread.
+
+mod load;
+
+pub use load::Load;
 
 use crate::capability::{self, CAP_SYS_PTRACE};
 use crate::procfs::{self, ThreadStatus};
@@ -94,8 +98,25 @@ pub struct Asked {
     tracer_tid: i32,
 }
 
-/// A call, and how long the threads stay stopped after it.
-type Order = (Call, Box<dyn Fn() -> bool + Send>);
+/// What a stopped thread does.
+enum Work {
+    Call(Call),
+    Load(Load),
+}
+
+impl Work {
+    /// The number of filters, and the beginning of the first thread's stack, that the process must
+    /// have.
+    fn program(&self) -> (u64, u64) {
+        match self {
+            Work::Call(call) => (call.filters, call.start_stack),
+            Work::Load(load) => (0, load.start_stack),
+        }
+    }
+}
+
+/// The work, and how long the threads stay stopped after it.
+type Order = (Work, Box<dyn Fn() -> bool + Send>);
 
 impl Asked {
     /// Asks the thread `tid` of a process to stop. One of `tracers` does it, which is an ordinary
@@ -113,8 +134,8 @@ impl Asked {
             if refused {
                 return;
             }
-            if let Ok((call, held)) = order.recv() {
-                let _ = sender.send(when_stopped((pid, tid), &call, held));
+            if let Ok((work, held)) = order.recv() {
+                let _ = sender.send(when_stopped((pid, tid), &work, held));
             }
         };
         let tracer = tracers.run(body).map_err(|_| Failure::NotNow)?;
@@ -129,7 +150,20 @@ impl Asked {
     /// # Errors
     /// See [`Failure`]. The threads then go on as if they had not been stopped.
     pub fn call(self, call: Call, held: impl Fn() -> bool + Send + 'static) -> Result<u64, Failure> {
-        let _ = self.orders.send((call, Box::new(held)));
+        self.work(Work::Call(call), held)
+    }
+
+    /// Makes the thread load libmemfit.so and start its thread, with all signals blocked. The rest
+    /// is as with [`Asked::call`].
+    ///
+    /// # Errors
+    /// See [`Failure`]. The program then has no new memory.
+    pub fn load(self, load: Load, held: impl Fn() -> bool + Send + 'static) -> Result<(), Failure> {
+        self.work(Work::Load(load), held).map(|_| ())
+    }
+
+    fn work(self, work: Work, held: impl Fn() -> bool + Send + 'static) -> Result<u64, Failure> {
+        let _ = self.orders.send((work, Box::new(held)));
         let result = self.result.recv().unwrap_or(Err(Failure::NotNow));
         self.release();
         result
@@ -151,16 +185,17 @@ impl Asked {
 /// All signals that can be blocked: not SIGKILL and SIGSTOP.
 const ALL_SIGNALS: u64 = !(1 << (libc::SIGKILL - 1) | 1 << (libc::SIGSTOP - 1));
 
-/// Makes a call by a thread that was asked to stop.
-fn when_stopped((pid, tid): (i32, i32), call: &Call, held: impl Fn() -> bool) -> Result<u64, Failure> {
+/// What a thread does that was asked to stop.
+fn when_stopped((pid, tid): (i32, i32), work: &Work, held: impl Fn() -> bool) -> Result<u64, Failure> {
     let within = if stop_running(pid, tid) { STOPS_WITH_OTHERS_WITHIN } else { STOPS_WITHIN };
     let tracee = Tracee::of(tid, within)?;
     // Until it stopped, the thread could add a filter or execute another program.
     let filters = ThreadStatus::of(pid, tid).and_then(|status| status.filters());
-    if filters != Some(call.filters) || procfs::start_stack(pid).is_some_and(|at| at != call.start_stack) {
+    let (known, start_stack) = work.program();
+    if filters != Some(known) || procfs::start_stack(pid).is_some_and(|at| at != start_stack) {
         return Err(Failure::NotNow);
     }
-    tracee.make(call, held)
+    tracee.make(pid, work, held)
 }
 
 /// Stops the running threads of a process and those that they start meanwhile, but for one, and for
@@ -233,6 +268,8 @@ struct Tracee {
     mask: u64,
     /// A signal that its stop has interrupted, and that it gets when it is released.
     signal: Cell<libc::c_int>,
+    /// It has made a call since it stopped.
+    called: Cell<bool>,
 }
 
 type Registers = libc::user_regs_struct;
@@ -247,11 +284,14 @@ impl Tracee {
         }
         let mut mask = 0u64;
         ptrace(libc::PTRACE_GETSIGMASK, tid, size_of::<u64>(), (&raw mut mask) as usize)?;
-        Ok(Tracee { tid, registers: registers(tid)?, mask, signal: Cell::new(0) })
+        Ok(Tracee { tid, registers: registers(tid)?, mask, signal: Cell::new(0), called: Cell::new(false) })
     }
 
-    fn make(self, call: &Call, held: impl Fn() -> bool) -> Result<u64, Failure> {
-        let result = self.try_to(call);
+    fn make(self, pid: i32, work: &Work, held: impl Fn() -> bool) -> Result<u64, Failure> {
+        let result = match work {
+            Work::Call(call) => self.try_to(call),
+            Work::Load(load) => self.load(pid, load),
+        };
         while result.is_ok() && held() {
             std::thread::sleep(POLL_HELD);
         }
@@ -261,41 +301,54 @@ impl Tracee {
     }
 
     fn try_to(&self, call: &Call) -> Result<u64, Failure> {
-        if self.registers.cs != USER_CODE || self.in_sequence()? || self.dispatches() {
-            return Err(Failure::NotNow);
-        }
+        self.may_call()?;
         if word(self.tid, call.instruction - 8).ok() != Some(u64::from_ne_bytes(call.mark)) {
             return Err(Failure::Other);
         }
-        let [rdi, rsi, rdx, r10, r8, r9] = call.arguments;
-        let (rip, rax) = (call.instruction, call.number);
+        let result = self.call(call.instruction, call.number, call.arguments);
+        self.go_back()?;
+        result
+    }
+
+    /// Fails where no call can be made by giving the thread other registers.
+    fn may_call(&self) -> Result<(), Failure> {
+        let may = self.registers.cs == USER_CODE && !self.in_sequence()? && !self.dispatches();
+        may.then_some(()).ok_or(Failure::NotNow)
+    }
+
+    /// Makes one system call, with all signals blocked. [`Tracee::go_back`] must follow.
+    fn call(&self, instruction: u64, number: u64, arguments: [u64; 6]) -> Result<u64, Failure> {
+        let [rdi, rsi, rdx, r10, r8, r9] = arguments;
+        let (rip, rax) = (instruction, number);
         // orig_rax = -1: not in a system call that the kernel would restart.
         let for_call = Registers { rip, rax, orig_rax: u64::MAX, rdi, rsi, rdx, r10, r8, r9, ..self.registers };
         self.set_mask(u64::MAX)?;
         self.set_registers(&for_call)?;
         // To the entry of the call, then to its exit.
         if !self.go_to_call(Some(Instant::now() + ENTERS_WITHIN))? {
-            self.set_registers(&self.registers)?;
-            self.set_mask(self.mask)?;
             return Err(Failure::NotNow);
         }
+        self.called.set(true);
         // Signals come only after the exit.
         self.go_to_call(None)?;
-        let result = registers(self.tid)?.rax as i64;
-        if self.call_restarts() {
+        match registers(self.tid)?.rax as i64 {
+            // It was interrupted, and another attempt makes it.
+            result if RESTARTS.contains(&result) => Err(Failure::NotNow),
+            result @ -4095..=-1 => Err(Failure::Call(io::Error::from_raw_os_error(-result as i32))),
+            result => Ok(result as u64),
+        }
+    }
+
+    /// Gives the thread its own registers back.
+    fn go_back(&self) -> io::Result<()> {
+        if self.called.get() && self.call_restarts() {
             // The kernel checks for a restart only on the way out of another stop.
             ptrace(libc::PTRACE_INTERRUPT, self.tid, 0, 0)?;
             ptrace(libc::PTRACE_CONT, self.tid, 0, 0)?;
-            wait_for_stop(self.tid, None)?;
+            wait_for_stop(self.tid, None).map_err(|_| io::Error::from_raw_os_error(libc::ESRCH))?;
         }
         self.set_registers(&self.registers)?;
-        self.set_mask(self.mask)?;
-        match result {
-            // It was interrupted, and another attempt makes it.
-            result if RESTARTS.contains(&result) => Err(Failure::NotNow),
-            -4095..=-1 => Err(Failure::Call(io::Error::from_raw_os_error(-result as i32))),
-            result => Ok(result as u64),
-        }
+        self.set_mask(self.mask)
     }
 
     /// Whether the stop has interrupted a system call that the kernel will restart.

@@ -4,6 +4,7 @@ pub mod capability;
 pub mod event;
 pub mod exec;
 pub mod files;
+pub mod image;
 pub mod inject;
 pub mod lease;
 pub mod limits;

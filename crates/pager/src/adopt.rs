@@ -87,7 +87,7 @@ fn take_in(shared: &Arc<Shared>, proc: &Arc<Proc>, extent: Extent) -> Found {
     let mut mappings = {
         let mut maps = identity.maps.lock();
         match maps.read() {
-            Ok(text) => takeable(text, shared.takes_read_only()),
+            Ok(text) => takeable(text, takes_read_only(shared, proc)),
             Err(_) => return found,
         }
     };
@@ -184,6 +184,12 @@ fn fresh_parts(proc: &Proc, identity: &Identity, mappings: &[Mapping]) -> Vec<Ra
 /// Most bytes of a process that can wait in small pieces.
 fn small_pieces(shared: &Shared) -> u64 {
     shared.budget.sizes.budget / PIECES_PART / shared.procs.lock().len().max(1) as u64
+}
+
+/// Whether the stub takes pages of read-only memory: not where nothing keeps it apart from calls
+/// that change mappings.
+fn takes_read_only(shared: &Shared, proc: &Proc) -> bool {
+    shared.takes_read_only() && proc.identity.get().is_some_and(|identity| !identity.loaded)
 }
 
 /// The mappings whose pages can be evicted.
@@ -296,7 +302,8 @@ fn confirmed(
     }
     let mut maps = maps.lock();
     let Ok(text) = maps.read() else { return Default::default() };
-    let mappings = takeable(text, shared.takes_read_only()).into_iter().map(|mapping| (mapping.start, mapping.end));
+    let mappings =
+        takeable(text, takes_read_only(shared, proc)).into_iter().map(|mapping| (mapping.start, mapping.end));
     adoption::confirmed(mappings, &fresh, pages, |at| proc.uffd.is_registered(at) == Some(true))
 }
 

@@ -130,7 +130,7 @@ fn manage(desk: &Arc<Desk>, client: &Arc<Client>, message: &FromStub, fd: Option
         // After an exec the process has other memory.
         proved.map_err(|error| if uffd.gone() { gone() } else { error })?;
         let lent = lend(client, PAGEMAP, identity.pagemap.as_fd());
-        if shared.takes_read_only() {
+        if shared.takes_read_only() && !client.loaded {
             lend(client, MAPS, later_maps.as_fd());
         }
         // Its stub has ended.
@@ -168,6 +168,7 @@ fn manage(desk: &Arc<Desk>, client: &Arc<Client>, message: &FromStub, fd: Option
     }
     proc.network.store(procfs::network(client.pid), Relaxed);
     let _ = proc.identity.set(identity);
+    proc.bare.store(false, Relaxed);
     *client.proc.lock() = Some(Arc::clone(&proc));
     // From here on its place in the core is the process's, not the expected child's.
     *client.expected.lock() = None;
@@ -266,6 +267,7 @@ fn identity(client: &Client, message: &FromStub, segment: &Arc<Segment>) -> std:
             .chain([pages(message.beacon, 4096), pages(message.doorbell, DOORBELL_BYTES)])
             .collect(),
         arguments: procfs::arguments(client.pid),
+        loaded: client.loaded,
     };
     Ok((identity, Maps::open(client.pid)?))
 }

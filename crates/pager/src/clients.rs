@@ -2,8 +2,10 @@
 
 use crate::attach::{attach, cannot_inherit, manage_ready, not_managed, other};
 use crate::background;
+use crate::bare_children;
 use crate::control::Desk;
 use crate::detach;
+use crate::fork_children;
 use crate::forks::{self, Expected};
 use crate::idle::Watch;
 use crate::leases::{Answers, Progress};
@@ -19,7 +21,7 @@ use memfit_os::procfs::{self, RssReader};
 use memfit_os::proctree;
 use memfit_os::seqpacket;
 use memfit_stats::Process;
-use memfit_wire::{FromStub, AGAIN, ATTACHED, FORKED, FORKED_AGAIN, QUIET, WAITED, WIPES};
+use memfit_wire::{FromStub, AGAIN, ATTACHED, FORKED, FORKED_AGAIN, LOADED, QUIET, WAITED, WIPES};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
@@ -38,6 +40,8 @@ pub struct Client {
     pub has_beacon: bool,
     /// Memory of it may have been wiped at the fork, whatever its parent says now.
     pub wipes: bool,
+    /// The pager has loaded its stub ([`crate::load`]).
+    pub loaded: bool,
     /// Nevertheless no paged process seems to have it as a child.
     pub independent: AtomicBool,
     /// When the pager first heard of it.
@@ -112,6 +116,7 @@ impl Client {
             forked,
             has_beacon: message.beacon != 0,
             wipes: message.flags & WIPES != 0,
+            loaded: message.flags & LOADED != 0,
             independent: AtomicBool::new(false),
             since: Instant::now(),
             socket: Arc::new(socket),
@@ -217,9 +222,17 @@ pub fn add_client(desk: &Arc<Desk>, socket: OwnedFd, pid: i32, hello: &FromStub)
         process::kill(pid);
         return;
     }
+    let child = bare_children::with_pid(&desk.shared, pid).filter(|_| hello.flags & LOADED != 0);
+    let again = hello.flags & FORKED_AGAIN != 0 || child.as_ref().is_some_and(|child| child.again.load(Relaxed));
     // In a long chain of forks, evictions would give each process its own copy of what all share.
-    let stage = if hello.flags & FORKED_AGAIN == 0 { IDLE } else { REFUSED };
-    let client = new_client(desk, socket, pid, hello, rss, stage);
+    let stage = if again { REFUSED } else { IDLE };
+    let forked = if child.is_some() { FORKED } else { 0 };
+    let client = new_client(desk, socket, pid, &FromStub { flags: hello.flags | forked, ..*hello }, rss, stage);
+    if let Some(uffd) = child.as_ref().filter(|_| again).and_then(|child| child.uffd.as_fd().try_clone_to_owned().ok())
+    {
+        fork_children::lend(&client, uffd.as_fd());
+    }
+    *client.proc.lock() = child;
     *client.expected.lock() = expected;
     if hello.token != 0 {
         if let Err(error) = attach(desk, &client) {

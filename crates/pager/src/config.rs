@@ -150,6 +150,8 @@ pub struct Config {
     pub automatic: Automatic,
     /// File name of the stub.
     pub stub: String,
+    /// Its absolute path.
+    pub stub_path: PathBuf,
     /// The command, for statistics.
     pub command: Vec<String>,
     /// Name of the abstract unix socket, without the leading NUL.

@@ -6,6 +6,7 @@ use crate::config::{Config, FromPager, ToPager};
 use crate::detach::Detached;
 use crate::fork_children;
 use crate::forks;
+use crate::load::Library;
 use crate::locks::{rank, Lock};
 use crate::netns_fallback::NetnsFallback;
 use crate::newcomers::{say_bye, Newcomers};
@@ -60,6 +61,8 @@ pub struct Desk {
     pub unpaged: Lock<Vec<Process>, { rank::UNPAGED }>,
     /// Threads that have stub threads made (see [`crate::wake`]).
     pub wakers: Standby,
+    /// For programs whose dynamic linker does not load it.
+    pub library: Library,
     /// Set if the run is recorded.
     pub recording: Option<Recording>,
     /// Set if the run gets a report. Its lock comes before all others.

@@ -14,6 +14,7 @@ pub mod spare;
 mod waits;
 
 use crate::background;
+use crate::bare_children;
 use crate::fork_children;
 use crate::locks::Held;
 use crate::mutant::{off, Rule};
@@ -108,6 +109,9 @@ pub struct Server {
 /// Most pages that one fault brings back; pages of zeros can be more.
 const RUN: usize = 16;
 
+/// A fork child without a stub that has sent no message for this time is looked for.
+const BARE_SLEEPS: Duration = Duration::from_millis(40);
+
 /// Longest sleep while faults wait for the turn of the process, ms.
 const HELD_MS: i32 = 20;
 
@@ -198,7 +202,7 @@ pub fn run(shared: Arc<Shared>, proc: Arc<Proc>) {
     let end = server.serve();
     let is_ending = || proc.dead.load(Relaxed) && proc.memory_goes();
     if let Some(why) = end.err().and_then(End::broken).filter(|_| !is_ending()) {
-        if !proc.stop(&shared, &why) {
+        if !bare_children::end(&shared, &proc, &why) && !proc.stop(&shared, &why) {
             return;
         }
         while !proc.uffd.gone() {
@@ -211,6 +215,9 @@ pub fn run(shared: Arc<Shared>, proc: Arc<Proc>) {
 impl Server {
     fn serve(&mut self) -> Result<(), End> {
         let mut waiting = Vec::new();
+        if self.proc.bare.load(Relaxed) {
+            self.begin_bare(&mut waiting)?;
+        }
         loop {
             let wanted = std::mem::take(&mut *self.proc.wanted.lock());
             waiting.extend(wanted.into_iter().map(Waiting::wanted));

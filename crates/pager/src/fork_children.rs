@@ -7,6 +7,7 @@
 //! memory and in no other. The pager believes nothing that a program says of itself.
 
 use crate::attach::{cannot_inherit, FaultThread};
+use crate::bare_children;
 use crate::clients::{Client, ATTACHING, IDLE, MANAGED, REFUSED};
 use crate::control::Desk;
 use crate::forks::with_core;
@@ -42,13 +43,13 @@ const ADDRESSES: u64 = 1 << 56;
 /// Most fork children that may wait to be killed before their parent goes on, and how long it waits
 /// at most.
 const DOOMED_MAX: usize = 4;
-const ENDS_WITHIN: Duration = Duration::from_secs(5);
+pub const ENDS_WITHIN: Duration = Duration::from_secs(5);
 /// Time between two checks whether the process still lives.
 const POLL: Duration = Duration::from_millis(20);
 /// How long a child waits at most until all changes of its parent before the fork are known, and
 /// how often it looks.
-const TOLD_WITHIN: Duration = Duration::from_secs(10);
-const TOLD_POLL: Duration = Duration::from_micros(200);
+pub const TOLD_WITHIN: Duration = Duration::from_secs(10);
+pub const TOLD_POLL: Duration = Duration::from_micros(200);
 /// When its mappings are read for the first time meanwhile; then after twice as long each.
 const LOOK_FIRST: Duration = Duration::from_millis(2);
 
@@ -60,6 +61,8 @@ pub struct Unnamed {
     came: Condvar,
     /// Processes that cannot be served.
     doomed: Lock<Vec<Doomed>, { rank::DOOMED }>,
+    /// Held by a thread that finds a child by its beacon (`bare_children`).
+    pub finding: Lock<(), { rank::FINDING }>,
     /// How many there are, also while [`end_doomed`] has them: a parent that forks must not take
     /// that for none. Each has a descriptor, and without one nobody can be found and killed.
     doomed_count: AtomicUsize,
@@ -140,7 +143,7 @@ fn is_child(stat: &ProcStat, parent: i32) -> bool {
     proctree::read_stat(parent).is_none_or(|of| of.is_dead() || of.ppid == stat.ppid)
 }
 
-fn beacon_is_there(pid: i32, proc: &Proc) -> io::Result<bool> {
+pub fn beacon_is_there(pid: i32, proc: &Proc) -> io::Result<bool> {
     Pagemap::open(pid)?.is_present(proc.beacon.load(Relaxed))
 }
 
@@ -238,16 +241,7 @@ pub fn end_doomed(shared: &Arc<Shared>) {
 /// The process with that userfaultfd, by its beacon: filled once, and searched until it is found.
 fn find(shared: &Arc<Shared>, child: &mut Doomed) -> Option<ProcStat> {
     let proc = &child.proc;
-    // An unread event keeps the page from being filled. Only forks matter in these events.
-    let (mut inbox, mut events) = (Inbox::default(), Vec::new());
-    let _ = proc.uffd.read_some(&mut inbox, &mut events, usize::MAX);
-    for event in events {
-        match event {
-            Event::Fork(uffd) => forked(shared, proc, uffd, Ranges::default()),
-            Event::Fault { .. } => child.seen = true,
-            _ => {}
-        }
-    }
+    child.seen |= read_forks(shared, proc);
     if !child.seen {
         return None;
     }
@@ -270,9 +264,24 @@ fn find(shared: &Arc<Shared>, child: &mut Doomed) -> Option<ProcStat> {
     }
 }
 
+/// Reads the events of a process that will be killed: an unread one keeps the beacon from being
+/// filled. Only its forks matter. Returns whether it has touched a page.
+pub fn read_forks(shared: &Arc<Shared>, proc: &Arc<Proc>) -> bool {
+    let (mut inbox, mut events, mut touched) = (Inbox::default(), Vec::new(), false);
+    let _ = proc.uffd.read_some(&mut inbox, &mut events, usize::MAX);
+    for event in events {
+        match event {
+            Event::Fork(uffd) => forked(shared, proc, uffd, Ranges::default(), false),
+            Event::Fault { .. } => touched = true,
+            _ => {}
+        }
+    }
+    touched
+}
+
 /// The fork children of its parent that have their beacon. `None` if no descriptor is left to
 /// check.
-fn with_beacon(proc: &Proc) -> Option<Vec<ProcStat>> {
+pub fn with_beacon(proc: &Proc) -> Option<Vec<ProcStat>> {
     let parent = proc.parent_pid.load(Relaxed);
     let mut children = proctree::snapshot().ok()?;
     children.retain(|stat| stat.forked && !stat.is_dead() && is_child(stat, parent));
@@ -293,7 +302,7 @@ pub fn release_independent(desk: &Desk, clients: &[Arc<Client>]) {
     let is_new = |c: &Arc<Client>| !c.independent.load(Relaxed) && c.since.elapsed() > NAMED_WITHIN;
     let waits = |c: &&Arc<Client>| is_new(c) && c.is_unnamed();
     let mut waiting = clients.iter().filter(waits).peekable();
-    let known = |proc: &Arc<Proc>| proc.identity.get().is_some();
+    let known = |proc: &Arc<Proc>| proc.identity.get().is_some() || proc.bare.load(Relaxed);
     let all_known = || desk.shared.unnamed.doomed() == 0 && desk.shared.procs.lock().iter().all(known);
     if waiting.peek().is_some() && all_known() {
         for client in waiting {
@@ -306,9 +315,13 @@ pub fn release_independent(desk: &Desk, clients: &[Arc<Client>]) {
 /// A FORK event: the child has what the parent has. Called by the parent's fault thread, with the
 /// batch drained. The parent goes on since the event was read. `suspects`: where evicted memory was
 /// unmapped, or from where it was moved, perhaps after the fork.
-pub fn forked(shared: &Arc<Shared>, parent: &Arc<Proc>, uffd: Uffd, suspects: Ranges) {
+/// `last`: no event was read after it.
+pub fn forked(shared: &Arc<Shared>, parent: &Arc<Proc>, uffd: Uffd, suspects: Ranges, last: bool) {
+    let bare = parent.bare.load(Relaxed) || parent.identity.get().is_some_and(|identity| identity.loaded);
+    let quiet = bare && last && bare_children::is_quiet(parent);
     let regions = parent.regions.lock().clone();
-    let text = parent.pid().and_then(|pid| procfs::read_memory(pid, "smaps").ok());
+    let parent_pid = parent.pid().unwrap_or_else(|| parent.found.load(Relaxed));
+    let text = Some(parent_pid).filter(|&pid| pid != 0).and_then(|pid| procfs::read_memory(pid, "smaps").ok());
     let own: Ranges = parent.identity.get().into_iter().flat_map(|own| own.forbidden.iter().copied()).collect();
     let mut also = parent.unconfirmed.lock().clone();
     own.iter().for_each(|(start, end)| also.add(start, end));
@@ -344,18 +357,22 @@ pub fn forked(shared: &Arc<Shared>, parent: &Arc<Proc>, uffd: Uffd, suspects: Ra
     // One that is killed needs none of its own.
     let kick = if thread.is_ok() { Arc::new(room::event()) } else { Arc::clone(&parent.kick) };
     let child = Arc::new(Proc::new(id, area, uffd, kick, parent.family.of_child()));
-    child.parent_pid.store(parent.pid().unwrap_or(0), Relaxed);
+    child.bare.store(bare, Relaxed);
+    child.again.store(bare && (parent.bare.load(Relaxed) || parent.parent_pid.load(Relaxed) != 0), Relaxed);
+    child.parent_pid.store(parent_pid, Relaxed);
     let (known, now) = (parent.network.load(Relaxed), parent.pid().map_or(0, procfs::network));
     child.network.store(known, Relaxed);
-    child.made_elsewhere.store(known != 0 && now != 0 && known != now, Relaxed);
-    child.unsure.store(!lost.is_empty() || text.is_none(), Relaxed);
+    child.made_elsewhere.store(!bare && known != 0 && now != 0 && known != now, Relaxed);
+    child.unsure.store(!bare && (!lost.is_empty() || text.is_none()), Relaxed);
     *child.wiped.lock() = wiped;
     let files = parent.files.lock().clone();
     *child.files.lock() = files;
     *child.regions.lock() = regions.clone();
-    let (changes, told) = (Vec::new(), Told::NotYet);
+    let (changes, told) = (Vec::new(), if quiet { Told::All } else { Told::NotYet });
     *child.inherited.lock() = Some(Inherited { had: regions, also, lost, suspects, changes, told });
-    parent.newborn.lock().push(Arc::downgrade(&child));
+    if !quiet {
+        parent.newborn.lock().push(Arc::downgrade(&child));
+    }
     child.beacon.store(parent.beacon.load(Relaxed), Relaxed);
     let comm = parent.comm.lock().clone();
     *child.comm.lock() = comm;
@@ -398,7 +415,7 @@ pub fn lacks(shared: &Shared, proc: &Proc, page: Page) {
 }
 
 /// The mappings of a child (the text of its smaps). `None` if it has ended.
-fn mappings(proc: &Proc, pid: i32) -> Result<Option<String>, Broken> {
+pub fn mappings(proc: &Proc, pid: i32) -> Result<Option<String>, Broken> {
     match procfs::read_memory(pid, "smaps") {
         Ok(text) => Ok(Some(text)),
         Err(_) if proc.uffd.gone() => Ok(None),
@@ -447,18 +464,49 @@ fn has_all(inherited: &Inherited, registered: &Ranges) -> bool {
 /// decide. Called by the child's fault thread.
 fn reconcile(shared: &Arc<Shared>, proc: &Arc<Proc>, pid: i32) -> Result<(), Broken> {
     wait_until_told(proc, pid)?;
-    let Some(inherited) = proc.inherited.lock().take() else { return Ok(()) };
-    let mut suspects = inherited.suspects.iter().flat_map(|(start, end)| inherited.had.gaps(start, end));
-    if let Some((start, _)) = suspects.find(|&(start, _)| proc.uffd.is_registered(start) == Some(true)) {
-        return Err(Broken(fork::Lost::Unclear(start).to_string()));
-    }
-    let ended = inherited.told == Told::Ended;
-    if inherited.changes.is_empty() && !ended && !proc.unsure.load(Relaxed) {
-        return Ok(());
+    let decides = |inherited: &Inherited| {
+        !inherited.changes.is_empty() || inherited.told == Told::Ended || proc.unsure.load(Relaxed)
+    };
+    if !proc.inherited.lock().as_ref().is_some_and(decides) {
+        return match proc.inherited.lock().take() {
+            Some(inherited) => check_suspects(proc, &inherited),
+            None => Ok(()),
+        };
     }
     let Some(text) = mappings(proc, pid)? else { return Ok(()) };
-    let registered: Ranges = memfit_os::maps::registered(&text).into_iter().collect();
-    let wiped = wiped_in_children(&text);
+    reconcile_with(shared, proc, pid, &Marks::of(&text))
+}
+
+/// Fails if the child has memory that was taken out of its table, perhaps wrongly.
+fn check_suspects(proc: &Proc, inherited: &Inherited) -> Result<(), Broken> {
+    let mut suspects = inherited.suspects.iter().flat_map(|(start, end)| inherited.had.gaps(start, end));
+    match suspects.find(|&(start, _)| proc.uffd.is_registered(start) == Some(true)) {
+        Some((start, _)) => Err(Broken(fork::Lost::Unclear(start).to_string())),
+        None => Ok(()),
+    }
+}
+
+/// What the mappings of a child show, as at the fork.
+pub struct Marks {
+    pub registered: Ranges,
+    /// What reads as zeros in a child.
+    pub wiped: Vec<(u64, u64)>,
+}
+
+impl Marks {
+    /// From the text of its smaps.
+    pub fn of(text: &str) -> Marks {
+        let registered = memfit_os::maps::registered(text).into_iter().collect();
+        Marks { registered, wiped: wiped_in_children(text) }
+    }
+}
+
+/// As [`reconcile`], once all changes are known.
+pub fn reconcile_with(shared: &Arc<Shared>, proc: &Arc<Proc>, pid: i32, marks: &Marks) -> Result<(), Broken> {
+    let Some(inherited) = proc.inherited.lock().take() else { return Ok(()) };
+    check_suspects(proc, &inherited)?;
+    let ended = inherited.told == Told::Ended;
+    let Marks { registered, wiped } = marks;
     let Inherited { mut had, changes, lost, .. } = inherited;
     let mut made = Vec::new();
     if !changes.is_empty() {
@@ -469,28 +517,28 @@ fn reconcile(shared: &Arc<Shared>, proc: &Arc<Proc>, pid: i32) -> Result<(), Bro
             shared.in_parts(proc.id, range, |core, part| pages(core, part).for_each(|at| had.add(at, at + 4096)));
         }
     }
-    let missing = fork_changes::missing(&lost, &registered, &changes);
+    let missing = fork_changes::missing(&lost, registered, &changes);
     missing.iter().for_each(|(start, end)| _ = had.cut(start, end));
     if !changes.is_empty() {
         let pagemap = Pagemap::open(pid).map_err(|error| Broken(format!("its memory cannot be looked at: {error}")))?;
         let touched = |at, _| pagemap.is_present(at).unwrap_or(false);
-        made = with_core(shared, |core| fork::apply_made(core, proc.id, &changes, &had, &registered, touched))?;
+        made = with_core(shared, |core| fork::apply_made(core, proc.id, &changes, &had, registered, touched))?;
         let changes = changes.iter().zip(&made).filter(|&(_, made)| *made);
         changes.for_each(|(change, _)| proc.files.lock().change(*change));
     }
-    if let Some(at) = fork_changes::lacks(&changes, &made, &had, &registered).filter(|_| ended) {
+    if let Some(at) = fork_changes::lacks(&changes, &made, &had, registered).filter(|_| ended) {
         return Err(Broken(format!("its parent ended while another thread changed its memory, perhaps at {at:#x}")));
     }
     // Now that all is where the child has it.
     let gaps = registered.gaps(0, ADDRESSES);
-    for &(start, end) in gaps.iter().chain(&wiped) {
+    for &(start, end) in gaps.iter().chain(wiped) {
         let range = PageRange::from_addresses(start, end);
         shared.in_parts(proc.id, range, |core, part| core.disown(proc.id, part));
         proc.files.lock().cut(start / 4096, end.div_ceil(4096));
     }
     // For a child of this one that is made before it is attached.
     gaps.into_iter().for_each(|(start, end)| _ = proc.regions.lock().cut(start, end));
-    *proc.wiped.lock() = wiped.into_iter().collect();
+    *proc.wiped.lock() = wiped.iter().copied().collect();
     proc.unsure.store(false, Relaxed);
     Ok(())
 }

@@ -10,6 +10,7 @@ mod adopt;
 mod attach;
 mod automatic;
 mod background;
+mod bare_children;
 mod blocks;
 mod budget;
 mod clients;
@@ -27,6 +28,7 @@ mod forks;
 mod frames;
 mod idle;
 mod leases;
+mod load;
 mod load_control;
 mod locks;
 mod meters;
@@ -206,6 +208,7 @@ fn start(mut config: Config) -> Result<Arc<control::Desk>, (String, i32)> {
         unpaged: Lock::default(),
         // Two threads have the stub thread of a process made.
         wakers: Standby::new("wake", 2, 256 << 10),
+        library: load::Library::default(),
         recording,
         timeline: config.timeline.then(Lock::default),
         config,

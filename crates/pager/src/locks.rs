@@ -24,7 +24,7 @@ pub mod rank {
     }
     ranks! {
         // Reports, and the list of clients.
-        PROGRESS TIMELINE WARNINGS PAST CLIENTS
+        PROGRESS TIMELINE WARNINGS PAST CLIENTS FINDING
         // One client.
         READY WATCH SCAN FORK_CLIENTS CLIENT_PROC EXPECTED_OF_CLIENT CLIENT_WAITS SEGMENT FALLBACK
         // Paged processes, and forks under way. A thread reads the events of a process with its IO.

@@ -132,6 +132,10 @@ struct Monitor {
     looks: Looks,
     load: LoadTurns,
     newest_task: NewestTask,
+    /// The newest task of the machine at the last search for processes without a stub.
+    searched_task: Option<u64>,
+    /// The tree has had a program into which the pager loads the stub.
+    has_loaded: bool,
 }
 
 /// The last scan of a process for unregistered memory: when, what it found, what it cost.
@@ -183,6 +187,8 @@ pub fn run(desk: Arc<Desk>, ready: Sender<()>) {
         looks: Looks::default(),
         load: LoadTurns::new(desk.config.turn_ms),
         newest_task: NewestTask::default(),
+        searched_task: None,
+        has_loaded: false,
         weigher: Weigher::default(),
         desk,
         since: now,
@@ -284,7 +290,11 @@ impl Monitor {
         shared.budget.commit_pressure.store(commit_pressure, Relaxed);
         let scans = pressure || commit_pressure;
         self.attach_children(&clients, scans);
-        self.attach_and_rescan(&sizes, scans || free < shared.budget.sizes.attach as i64, scans);
+        let attaches = scans || free < shared.budget.sizes.attach as i64;
+        self.attach_and_rescan(&sizes, attaches, scans);
+        if attaches {
+            self.load_stubs();
+        }
         if free < shared.budget.marks().low as i64 {
             shared.budget.want_reclaim();
         }

@@ -66,6 +66,8 @@ pub struct Identity {
     pub forbidden: Vec<(u64, u64)>,
     /// Arguments and environment, which other processes read without a fault.
     pub arguments: Vec<(u64, u64)>,
+    /// The pager has loaded its stub ([`crate::load`]).
+    pub loaded: bool,
 }
 
 impl Identity {
@@ -211,6 +213,13 @@ pub struct Proc {
     pub made_elsewhere: AtomicBool,
     /// Pid of its fork parent, if that was known; else 0.
     pub parent_pid: AtomicI32,
+    /// It is a fork child without a stub, and its pid once the pager has found it; else 0
+    /// ([`crate::bare_children`]).
+    pub bare: AtomicBool,
+    #[allow(missing_docs)]
+    pub found: AtomicI32,
+    /// It is bare, and its parent was a fork child as well.
+    pub again: AtomicBool,
     /// Its fork relatives.
     pub family: Family,
     /// Command name.
@@ -268,6 +277,9 @@ impl Proc {
             newborn: Lock::default(),
             network: AtomicU64::new(0),
             made_elsewhere: AtomicBool::new(false),
+            bare: AtomicBool::new(false),
+            found: AtomicI32::new(0),
+            again: AtomicBool::new(false),
             held: AtomicBool::new(false),
             counters: Arc::default(),
             family,

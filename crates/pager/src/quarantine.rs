@@ -211,6 +211,7 @@ mod tests {
             windows: AtomicU32::new(1),
             forbidden: Vec::new(),
             arguments: Vec::new(),
+            loaded: false,
         }
     }
 

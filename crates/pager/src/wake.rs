@@ -37,7 +37,7 @@ const HELLO_WITHIN: Duration = Duration::from_secs(60);
 /// A stub reports a filter within this time.
 const FILTER_TOLD_WITHIN: Duration = Duration::from_secs(1);
 /// Longest time for which a thread is held so.
-const HELD_AT_MOST: Duration = Duration::from_millis(250);
+pub const HELD_AT_MOST: Duration = Duration::from_millis(250);
 /// Time between two polls.
 const POLL: Duration = Duration::from_millis(1);
 
@@ -193,7 +193,22 @@ fn stop_first(desk: &Desk, client: &Client, dormant: &Dormant) -> Option<Asked> 
     runs.then(|| Asked::to_stop(&desk.wakers, (client.pid, client.pid)).ok())?
 }
 
-/// Prefers a running thread, because no system call of it is interrupted, then the first thread.
+/// Threads of a process that can be asked to stop. Running ones come first, because no system call
+/// of theirs is interrupted, then the first thread of the process; before all it, if it was asked.
+pub fn threads_to_stop(pid: i32, first_is_asked: bool) -> Vec<i32> {
+    let rank = |&tid: &i32| match procfs::task_state(pid, tid) {
+        _ if first_is_asked && tid == pid => 0,
+        Some('R') => 1,
+        Some('S') if tid == pid => 2,
+        Some('S') => 3,
+        _ => 4,
+    };
+    let mut threads: Vec<(i32, i32)> = procfs::tasks(pid).iter().map(|tid| (rank(tid), *tid)).collect();
+    threads.retain(|&(rank, _)| rank < 4);
+    threads.sort_by_key(|&(rank, _)| rank);
+    threads.into_iter().map(|(_, tid)| tid).take(THREADS_MAX).collect()
+}
+
 /// All running threads stay stopped until the process is paged: they could fill the budget before.
 /// `first`: its first thread, if that ran and was asked to stop.
 fn make_thread(
@@ -202,16 +217,6 @@ fn make_thread(
     dormant: &Dormant,
     first: &mut Option<Asked>,
 ) -> Result<(), Hindrance> {
-    let mut threads = procfs::tasks(client.pid);
-    let first_is_asked = first.is_some();
-    let rank = |&tid: &i32| match procfs::task_state(client.pid, tid) {
-        _ if first_is_asked && tid == client.pid => 0,
-        Some('R') => 1,
-        Some('S') if tid == client.pid => 2,
-        Some('S') => 3,
-        _ => 4,
-    };
-    threads.sort_by_cached_key(rank);
     let call = Call {
         instruction: dormant.entry,
         mark: ENTRY_MARK,
@@ -221,7 +226,7 @@ fn make_thread(
         start_stack: dormant.start_stack,
     };
     let mut last = Hindrance::Thread(Failure::NotNow);
-    for tid in threads.into_iter().take(THREADS_MAX).take_while(|tid| rank(tid) < 4) {
+    for tid in threads_to_stop(client.pid, first.is_some()) {
         match procfs::ThreadStatus::of(client.pid, tid).and_then(|status| status.filters()) {
             Some(filters) if filters == call.filters => {}
             Some(_) => {

@@ -7,7 +7,7 @@
 //! paged process depends on the stub thread and makes it at once.
 
 use crate::forbidden::{forbids, forbids_here, yield_now};
-use crate::socket::{ask, connect, is_known, receive, remove_place, send};
+use crate::socket::{ask, connect, is_known, receive, remove_place, send, set_name, set_place};
 use crate::sys::{self, syscall, PAGE_BYTES};
 use crate::take::Taker;
 use crate::{access, confine, file_map, fork, greeting, lock, map};
@@ -16,14 +16,12 @@ use core::mem::{replace, size_of, zeroed};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use memfit_wire::uffd::USERFAULTFD_IOC_NEW;
 use memfit_wire::{
-    Command, FromStub, Ring, ALL_ENDED, ANNOUNCE_FORKS, ATTACH, ATTACHED, BATCH, BYE, CLONE_FLAGS, CONFINE, DETACH,
-    DOORBELL_PAGES, FORKED, FORKED_AGAIN, HELLO, HOLD, INDEPENDENT, IN_CALL, LEND, MAPS, OPEN, OPEN_WINDOW, PAGEMAP,
-    QUIET, RELEASE, REMAP, RING_BYTES, SERVED, STAY, TRUST_MOVE, WAIT, WINDOWS, WINDOW_PAGES, WIPES, WITH_DEVICE,
-    WITH_UFFD,
+    Command, FromStub, Loaded, Ring, ALL_ENDED, ANNOUNCE_FORKS, ATTACH, ATTACHED, BATCH, BYE, CLONE_FLAGS, CONFINE,
+    DETACH, DOORBELL_PAGES, FORKED, FORKED_AGAIN, HELLO, HOLD, INDEPENDENT, IN_CALL, LEND, LOADED, MAPS, OPEN,
+    OPEN_WINDOW, PAGEMAP, QUIET, RELEASE, REMAP, RING_BYTES, SERVED, SOCKET_NAME_MAX, STACK_BYTES, STAY, TRUST_MOVE,
+    WAIT, WINDOWS, WINDOW_PAGES, WIPES, WITH_DEVICE, WITH_UFFD,
 };
 
-/// Stack without guard page: the deepest path needs under 2 KiB. The last page: thread pointer.
-const STACK_BYTES: usize = 4 * PAGE_BYTES;
 /// Address of the beacon page that fork children inherit; 0 before the process is attached.
 static BEACON: AtomicUsize = AtomicUsize::new(0);
 /// Where the stub's mappings are, or were in the fork parent.
@@ -111,7 +109,8 @@ pub struct Start {
 }
 
 impl Start {
-    /// For the stack that is already mapped.
+    /// For the stack that is already mapped. It has no guard page: the deepest path needs under 2
+    /// KiB.
     pub fn here() -> Start {
         let thread_pointer = STACK.load(Relaxed) + STACK_BYTES - PAGE_BYTES;
         Start { entry: memfit_stub_entry as *const () as usize, stack_pointer: thread_pointer - 64, thread_pointer }
@@ -378,7 +377,29 @@ fn give_up() -> ! {
     leave_thread()
 }
 
-extern "C" fn main(forked: usize) -> ! {
+/// In a program into which the pager has loaded the stub, no constructor has run. The record is at
+/// the beginning of this thread's stack, of which it is not the part in use.
+fn begin_loaded(record: usize) {
+    STACK.store(record, Relaxed);
+    // SAFETY: the pager has written the record before it had this thread made.
+    let loaded = unsafe { &*(record as *const Loaded) };
+    let part = |bytes: &'static [u8; SOCKET_NAME_MAX], count: u32| bytes.get(..count as usize).unwrap_or_default();
+    if !set_name(part(&loaded.socket, loaded.socket_bytes)) {
+        give_up();
+    }
+    set_place(part(&loaded.place, loaded.place_bytes));
+    fork::note_process();
+    greeting::never_wait();
+    confine::always();
+}
+
+/// `argument`: 1 in a fork child, or the address of a [`Loaded`].
+extern "C" fn main(argument: usize) -> ! {
+    let loaded = argument > 1;
+    let forked = usize::from(argument == 1);
+    if loaded {
+        begin_loaded(argument);
+    }
     let name = b"memfit-stub\0";
     // SAFETY: asks for a number.
     PROCESS.store(unsafe { syscall!(sys::GETPID) } as usize, Relaxed);
@@ -404,7 +425,7 @@ extern "C" fn main(forked: usize) -> ! {
     let mut hello: FromStub = unsafe { zeroed() };
     hello.kind = HELLO;
     hello.flags = if forked != 0 { FORKED } else { 0 } | if again { FORKED_AGAIN } else { 0 } | greeting::waited();
-    hello.flags |= if fork::wipes() { WIPES } else { 0 };
+    hello.flags |= if fork::wipes() { WIPES } else { 0 } | if loaded { LOADED } else { 0 };
     hello.token = TOKEN.load(Relaxed);
     hello.beacon = beacon as u64;
     // If the pager is gone, it sent BYE or died: `serve` finds out which.

@@ -71,6 +71,11 @@ pub fn start() -> bool {
     }
 }
 
+/// The program can give up rights at any moment, and nothing tells the stub.
+pub fn always() {
+    GIVING_UP.store(1, Relaxed);
+}
+
 /// Whether the stub thread has a filter of its own.
 pub fn is_confined() -> bool {
     agent::is_there() && CONFINED.load(Acquire)

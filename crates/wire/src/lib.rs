@@ -25,7 +25,7 @@ pub fn is_unprintable(c: char) -> bool {
 }
 
 /// Protocol version. Pager and stub refuse any other.
-pub const VERSION: u32 = 16;
+pub const VERSION: u32 = 17;
 /// First word of each message from the stub: "memF".
 pub const MAGIC: u32 = 0x466d_656d;
 
@@ -184,6 +184,9 @@ pub const FORKED_AGAIN: u32 = 2;
 /// [`FromStub::flags`] of HELLO of a fork child: the program has marked memory by MADV_WIPEONFORK,
 /// and may have taken that back since.
 pub const WIPES: u32 = 16;
+/// [`FromStub::flags`] of HELLO: the pager has loaded the stub ([`Loaded`]), so no function of libc
+/// is interposed.
+pub const LOADED: u32 = 32;
 /// [`FromStub::flags`] of GREETING: a second one, because the number of filters has changed.
 pub const AGAIN: u32 = 4;
 /// [`Command::flags`] of ATTACH: the userfaultfd was lent (a fork child already has one).
@@ -285,6 +288,58 @@ pub struct FromStub {
     /// GREETING: the number of system call filters of the process that the stub knows of.
     pub filters: u64,
 }
+
+/// Bytes of the stub thread's stack. The last page is for the thread pointer, which points to its
+/// beginning.
+pub const STACK_BYTES: usize = 4 * PAGE_BYTES;
+
+/// What the stub must know in a program into which the pager has loaded it. The pager writes it to
+/// the beginning of the stub thread's stack, and passes its address as the argument of the thread,
+/// which is 0 or 1 in other programs.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct Loaded {
+    /// What [`SOCKET_VARIABLE`] says in other programs, and its bytes.
+    pub socket: [u8; SOCKET_NAME_MAX],
+    #[allow(missing_docs)]
+    pub socket_bytes: u32,
+    /// What [`FALLBACK_VARIABLE`] says, and its bytes.
+    pub place: [u8; SOCKET_NAME_MAX],
+    #[allow(missing_docs)]
+    pub place_bytes: u32,
+}
+
+impl Loaded {
+    /// `None` if one of them is too long.
+    #[must_use]
+    pub fn new(socket: &str, place: &str) -> Option<Loaded> {
+        let text = |of: &str| {
+            let mut bytes = [0; SOCKET_NAME_MAX];
+            bytes.get_mut(..of.len())?.copy_from_slice(of.as_bytes());
+            Some((bytes, of.len() as u32))
+        };
+        let ((socket, socket_bytes), (place, place_bytes)) = (text(socket)?, text(place)?);
+        Some(Loaded { socket, socket_bytes, place, place_bytes })
+    }
+
+    /// The record as the pager writes it.
+    #[must_use]
+    pub fn bytes(&self) -> [u8; LOADED_BYTES] {
+        let mut bytes = [0; LOADED_BYTES];
+        let parts = [&self.socket[..], &self.socket_bytes.to_ne_bytes(), &self.place, &self.place_bytes.to_ne_bytes()];
+        let mut rest = &mut bytes[..];
+        for part in parts {
+            let (at, after) = rest.split_at_mut(part.len());
+            at.copy_from_slice(part);
+            rest = after;
+        }
+        bytes
+    }
+}
+
+/// Bytes of a [`Loaded`], which has no padding.
+pub const LOADED_BYTES: usize = size_of::<Loaded>();
+const _: () = assert!(size_of::<Loaded>() == 2 * (SOCKET_NAME_MAX + 4));
 
 /// A message to the stub.
 #[repr(C)]

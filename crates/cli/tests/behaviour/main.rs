@@ -12,6 +12,7 @@ mod codecs;
 mod death;
 mod hostile;
 mod install;
+mod loaded;
 mod odd;
 mod oom;
 mod ordinary;

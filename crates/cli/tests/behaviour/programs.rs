@@ -7,7 +7,7 @@
 
 use crate::support::contents::assert_contents_eq;
 use crate::support::known::{program, share_a_table, SHARED_TABLE};
-use crate::support::{find, may_wait_to_start, memfit_command, skip, Bench, Bounds, FORKS, ONE, PYTHON, SEVERAL};
+use crate::support::{find, may_wait_to_start, skip, Bench, Bounds, FORKS, ONE, PYTHON, SEVERAL};
 use std::fmt::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::Command;
@@ -241,9 +241,10 @@ fn redis_saves_in_a_child() {
 }
 
 fn unmanaged(name: &str, compiler: &[&str], bits: u32, why: &str) {
-    let Some(bench) = Bench::new(name, &[compiler[0], PYTHON]) else { return };
+    // With fork events the pager gives most of them the stub: see loaded.rs.
+    let Some(bench) = Bench::ordinary(name, &[compiler[0], PYTHON]) else { return };
     let Some(_) = bench.compile(compiler, name, include_str!("../workloads/unmanaged.c")) else { return };
-    let mut run = memfit_command();
+    let mut run = bench.memfit();
     run.arg("run");
     runs_unmanaged(&bench, run, (name, why), bits);
 }
@@ -274,7 +275,7 @@ fn runs_unmanaged(bench: &Bench, run: Command, (name, why): (&str, &str), bits: 
 /// One that comes later has its name told, too, also if it has the name of a process of memfit.
 #[test]
 fn each_static_program_is_named() {
-    let Some(bench) = Bench::new("several-static", &["gcc"]) else { return };
+    let Some(bench) = Bench::ordinary("several-static", &["gcc"]) else { return };
     for name in ["first-static", "memfit-sigprobe"] {
         let source = include_str!("../workloads/unmanaged.c");
         let Some(_) = bench.compile(&["gcc", "-static"], name, source) else { return };

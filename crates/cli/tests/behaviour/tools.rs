@@ -67,10 +67,11 @@ fn tcmalloc() {
     allocator("tcmalloc", "libtcmalloc_minimal.so.4");
 }
 
-/// memfit counts a program without the stub, and names it.
+/// memfit counts a program without the stub, and names it. With fork events the pager gives it the
+/// stub: see loaded.rs.
 #[test]
 fn a_preload_that_replaces_the_stub() {
-    let Some(bench) = Bench::new("replaced_stub", &["gcc"]) else { return };
+    let Some(bench) = Bench::ordinary("replaced_stub", &["gcc"]) else { return };
     let Some(_) = bench.compile(&["gcc"], "unpreloaded", include_str!("../workloads/unmanaged.c")) else { return };
     let line = "env LD_PRELOAD= ./unpreloaded & env -u LD_PRELOAD ./unpreloaded; wait $!";
     let Some(plain) = plainly(&bench, line) else { return };

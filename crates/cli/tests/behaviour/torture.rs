@@ -39,7 +39,7 @@ const REACHED: [&str; 15] = [
     "/transitions/remapped",
 ];
 
-fn torture() -> PathBuf {
+pub fn torture() -> PathBuf {
     let path = memfit().with_file_name("memfit-torture");
     assert!(
         path.is_file(),

@@ -1,7 +1,8 @@
 //! Messages of the userfaultfd: read in batches, put in order, applied; and when they must stay
 //! unread.
 
-use super::{End, Server, Waiting, FORK_POLL, GATE_HELD, QUICK_ROUNDS, STRAY_WAITS};
+use super::{End, Server, Waiting, BARE_SLEEPS, FORK_POLL, GATE_HELD, HELD_MS, QUICK_ROUNDS, STRAY_WAITS};
+use crate::bare_children;
 use crate::fork_children;
 use crate::locks::Held;
 use crate::mutant::{off, Rule};
@@ -11,7 +12,7 @@ use memfit_core::driver::fork_changes::{Change, Told};
 use memfit_core::driver::order::{Event, Now, Pages, Resolved};
 use memfit_core::ranges::Ranges;
 use memfit_core::{Core, Entry, Page, PageRange};
-use memfit_os::event::poll2;
+use memfit_os::event::{poll, poll2};
 use memfit_os::memory::futex_wake;
 use memfit_os::uffd::{Event as Message, Uffd};
 use std::os::fd::AsRawFd;
@@ -37,6 +38,50 @@ impl Server {
         let mut io = proc.io.lock();
         self.sort_out(messages, waiting, &mut io, since)?;
         Ok(count)
+    }
+
+    /// Waits for the first message of a fork child without a stub, and finds out what it has.
+    pub(super) fn begin_bare(&mut self, waiting: &mut Vec<Waiting>) -> Result<(), End> {
+        let proc = Arc::clone(&self.proc);
+        while !proc.uffd.gone() && proc.inherited.lock().is_some() {
+            self.try_to_begin_bare(waiting)?;
+        }
+        Ok(())
+    }
+
+    fn try_to_begin_bare(&mut self, waiting: &mut Vec<Waiting>) -> Result<(), End> {
+        let proc = Arc::clone(&self.proc);
+        let (begun, mut look_at) = (Instant::now(), BARE_SLEEPS);
+        while !proc.uffd.gone() && poll([proc.uffd.as_raw_fd()], HELD_MS) == [false] {
+            if begun.elapsed() > look_at {
+                look_at *= 2;
+                if let Some(known) = bare_children::look_asleep(&self.shared, &proc)? {
+                    return Ok(bare_children::begin(&self.shared, &proc, known, None)?);
+                }
+            }
+        }
+        bare_children::await_told(&proc)?;
+        let (mut messages, since, is_event) = (Vec::new(), Instant::now(), proc.event_pending());
+        let unread = proc.uffd.faults_unread();
+        if !is_event && unread > 0 {
+            self.receive(&mut messages, unread)?;
+        }
+        let tid = messages.iter().find_map(|message| match *message {
+            Message::Fault { tid, .. } => Some(tid),
+            _ => None,
+        });
+        if !is_event && tid.is_none() {
+            // The thread that had touched a page was interrupted, or has ended.
+            return Ok(());
+        }
+        let known = bare_children::look(&self.shared, &proc, tid)?;
+        if is_event && !proc.uffd.gone() {
+            // It has waited for this: the mappings were as after this change.
+            self.receive(&mut messages, 1)?;
+        }
+        bare_children::begin(&self.shared, &proc, known, messages.first())?;
+        let mut io = proc.io.lock();
+        self.sort_out(messages, waiting, &mut io, since)
     }
 
     /// Reads at most `most` messages. A fork event needs a descriptor for the child, and stays
@@ -223,7 +268,8 @@ impl Server {
         crate::flight::note(|| format!("process {} handles {event:x?}", self.proc.id.0));
         match event {
             Event::Fork(child) => {
-                fork_children::forked(&self.shared, &self.proc, child, self.suspects.clone());
+                let last = self.order.is_empty();
+                fork_children::forked(&self.shared, &self.proc, child, self.suspects.clone(), last);
                 if let Some(ring) = self.proc.ring() {
                     ring.forks.fetch_add(1, SeqCst);
                     futex_wake(&ring.forks);

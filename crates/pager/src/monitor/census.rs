@@ -3,9 +3,11 @@
 
 use super::{Monitor, SHARED_TAKEN};
 use crate::adopt;
+use crate::bare_children;
 use crate::clients::{self, Client};
 use crate::detach;
 use crate::idle::RESTS_AFTER;
+use crate::load::{self, Attempts};
 use crate::proc::send_command;
 use crate::state::Shared;
 use crate::wake;
@@ -27,8 +29,13 @@ use std::time::{Duration, Instant};
 /// also how long a fork child must live to be measured.
 const SLOW_SAMPLE: Duration = Duration::from_millis(250);
 const SOON: Duration = Duration::from_millis(20);
+/// The same at the start of the run, and how long that is.
+const AT_START: Duration = Duration::from_millis(2);
+const NEW_RUN: Duration = Duration::from_millis(200);
 /// A slow sample that took 1 ms is followed by the next after this many ms at the earliest.
 const SLOW_PART: u32 = 4;
+/// The same if each new task of the machine causes one.
+const OFTEN_PART: u32 = 20;
 /// A fork child, or a program with a stub, says hello within this time, or it cannot: it is in
 /// another network namespace, for instance.
 const COMES_AT_ALL: Duration = Duration::from_secs(2);
@@ -82,6 +89,8 @@ pub(super) struct Unmanaged {
     inherited: u64,
     /// It has called exec, and no client was found that lends it memory.
     has_own_memory: bool,
+    /// Set if it can get the stub from the pager.
+    loads: Option<Arc<Attempts>>,
     /// Its row in the statistics, once it is known why it is not paged.
     row: Option<Process>,
 }
@@ -99,6 +108,7 @@ impl Unmanaged {
             awaited: process.forked,
             inherited: parent.unwrap_or(rss.anon).min(rss.anon),
             has_own_memory: false,
+            loads: None,
             row: None,
         }
     }
@@ -199,8 +209,23 @@ impl Monitor {
                 || self.copied
         };
         let cost = || self.slow_cost + self.weigher.cost();
-        since > SLOW_SAMPLE.max(self.slow_cost * SLOW_PART)
+        since > self.search_pause(since, clients.is_empty())
             || (sharers && !self.weigher.is_busy() && since > SOON.max(cost() * 10) && changed())
+    }
+
+    /// Time between two searches. A program into which the pager loads the stub can fill memory as
+    /// soon as it runs: the command itself, or a new process of a tree that has such programs.
+    fn search_pause(&self, since: Duration, no_client: bool) -> Duration {
+        let often = SOON.max(self.slow_cost * OFTEN_PART);
+        let new = || procfs::newest_task().is_none_or(|task| Some(task) != self.searched_task);
+        let is_new_run = self.since.elapsed() < NEW_RUN;
+        if is_new_run && no_client && load::is_possible(&self.desk) {
+            return AT_START.max(self.slow_cost * SLOW_PART);
+        }
+        match (is_new_run || self.has_loaded) && since > often && load::is_possible(&self.desk) && new() {
+            true => often,
+            false => SLOW_SAMPLE.max(self.slow_cost * SLOW_PART),
+        }
     }
 
     /// Rare and expensive: unmanaged processes, shared memory, proportional sizes after forks,
@@ -209,6 +234,7 @@ impl Monitor {
         let desk = Arc::clone(&self.desk);
         let now = Instant::now();
         let since = now - std::mem::replace(&mut self.slow_begun, now);
+        self.searched_task = procfs::newest_task();
         let has_run = |client: &Client| client.watch.lock().ran_within(since, now);
         let run: Vec<Arc<Client>> = clients.iter().filter(|client| has_run(client)).cloned().collect();
         wake::forget_others(&desk, &run);
@@ -273,6 +299,14 @@ impl Monitor {
         all
     }
 
+    /// Gives the stub to programs that do not load it themselves, and have grown.
+    pub(super) fn load_stubs(&self) {
+        let large = self.unmanaged.iter().filter(|(_, unmanaged)| unmanaged.last.anon >= super::ATTACH_BYTES);
+        for (&pid, unmanaged) in large {
+            unmanaged.loads.iter().for_each(|attempts| load::begin(&self.desk, pid, attempts));
+        }
+    }
+
     /// Returns who may have the memory of a client, as pairs of pids: the client, the other one.
     /// `None` if the tree cannot be listed.
     fn find_unmanaged(&mut self, clients: &[Arc<Client>]) -> Option<Vec<(i32, i32)>> {
@@ -302,6 +336,16 @@ impl Monitor {
             // Without a descriptor its last sizes count.
             let _ = unmanaged.measure(process.pid, &desk.shared);
             unmanaged.connects = procfs::system_call(process.pid) == Some(libc::SYS_connect);
+            // The memory of another fork child can be registered for its parent.
+            let is_child = process.forked && bare_children::with_pid(&desk.shared, process.pid).is_some();
+            if unmanaged.loads.is_none() && (!process.forked || is_child) && load::suits(process.pid, &desk) {
+                unmanaged.loads = Some(Arc::default());
+                self.has_loaded = true;
+            }
+            // It depends on the pager, and must end with it. Most that live for a moment call exec.
+            if is_child && unmanaged.since.elapsed() > SOON {
+                unmanaged.loads.iter().for_each(|attempts| load::begin(&desk, process.pid, attempts));
+            }
             if let Some(why) = self.why_not_paged(process, &unmanaged, clients, &mut names) {
                 let row = unmanaged.row.get_or_insert_default();
                 let (comm, why_not_paged) = (process.comm.clone(), Some(why));
@@ -338,6 +382,10 @@ impl Monitor {
             let time = procfs::cpu_clock(process.pid);
             waited >= COMES_WITHOUT_CPU || time.is_none_or(|time| time >= HELLO_TAKES)
         };
+        let failed = unmanaged.loads.as_ref().map(|attempts| attempts.failed());
+        if failed == Some(None) {
+            return None;
+        }
         let late =
             || waited >= STUB_COMES && !unmanaged.forked && adopt::is_without_stub(process.pid, &self.desk.shared.stub);
         let lost = || waited >= COMES_AT_ALL && large && has_run();
@@ -347,7 +395,10 @@ impl Monitor {
         // To find it out takes several reads.
         let known = unmanaged.row.as_ref().filter(|row| row.comm == process.comm);
         let why = known.and_then(|row| row.why_not_paged.clone());
-        let why = why.unwrap_or_else(|| why_unreached(process.pid, &self.desk.shared));
+        let why = why.unwrap_or_else(|| {
+            let why = why_unreached(process.pid, &self.desk.shared);
+            failed.flatten().map_or(why.clone(), |failed| format!("{why}, and {failed}"))
+        });
         // One that has ended meanwhile has shown no reason.
         unmanaged.lives(process.pid).then_some(())?;
         match unmanaged.forked && clients.iter().any(|client| client.pid == process.ppid) {

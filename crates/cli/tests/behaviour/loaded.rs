@@ -1,0 +1,145 @@
+//! Programs whose dynamic linker does not load libmemfit.so: the pager loads it into them.
+
+use super::torture::{torture, SOAK, STALLED};
+use crate::support::contents::assert_contents_eq;
+use crate::support::known::same;
+use crate::support::tree::{eventually, Tree};
+use crate::support::{memfit_command, say, sized, skip, Bench, FORKS, SEVERAL};
+use memfit_os::capability::{self, CAP_SYS_PTRACE};
+use memfit_os::process::send_signal;
+use memfit_os::proctree::kill_exactly;
+use std::time::Duration;
+
+/// Whether the pager can load it here; if not, that is reported.
+fn is_possible(name: &str) -> bool {
+    let possible = capability::has(CAP_SYS_PTRACE) && memfit_os::inject::is_allowed();
+    if !possible {
+        skip(name, "the pager loads libmemfit.so into programs only with CAP_SYS_PTRACE");
+    }
+    possible
+}
+
+fn bench(name: &str, compiler: &[&str], source: &str) -> Option<Bench> {
+    let bench = Bench::new(name, &[compiler[0]]).filter(|_| is_possible(name))?;
+    bench.file("pages.h", include_str!("../workloads/pages.h"));
+    bench.compile(compiler, "program", source)?;
+    Some(bench)
+}
+
+/// It verifies its memory.
+const MIX: &str = include_str!("../workloads/mix.c");
+
+#[test]
+fn static_programs() {
+    let Some(bench) = bench("loaded_static", &["gcc", "-static"], MIX) else { return };
+    bench.same_within("./program 40 5 rand", &[], 60, SEVERAL);
+}
+
+#[test]
+fn musl_programs() {
+    for (name, compiler) in [("loaded_musl", &["musl-gcc"][..]), ("loaded_static_musl", &["musl-gcc", "-static"])] {
+        let Some(bench) = bench(name, compiler, MIX) else { return };
+        bench.same_within("./program 40 5 rand", &[], 60, SEVERAL);
+    }
+}
+
+/// As sudo, cron and others start programs.
+#[test]
+fn programs_with_another_environment() {
+    let Some(bench) = bench("loaded_env", &["gcc"], MIX) else { return };
+    bench.same_within("exec env -i ./program 40 5 rand", &[], 60, SEVERAL);
+}
+
+/// Several at a time, one after the other.
+#[test]
+fn static_programs_of_a_script() {
+    let Some(bench) = bench("loaded_script", &["gcc", "-static"], MIX) else { return };
+    bench.same_within("./program 40 3 rand && ./program 40 3 rand & ./program 40 5 rand; wait $!", &[], 60, SEVERAL);
+}
+
+/// Parent, children and grandchildren verify and change their memory while threads of the parent
+/// change theirs.
+#[test]
+fn forks_of_static_programs() {
+    let source = include_str!("../workloads/fork_threads.c");
+    let Some(bench) = bench("loaded_forks", &["gcc", "-static"], source) else { return };
+    bench.same_within("./program", &[], 60, FORKS);
+}
+
+#[test]
+fn memory_that_children_of_static_programs_do_not_get() {
+    let Some(bench) = bench("loaded_wiped", &["gcc", "-static"], include_str!("../workloads/wiped.c")) else { return };
+    same(&bench, "./program", FORKS);
+}
+
+/// By fork, vfork and posix_spawn.
+#[test]
+fn many_children_of_a_static_program() {
+    let source = include_str!("../workloads/children.c");
+    let Some(bench) = bench("loaded_children", &["gcc", "-static"], source) else { return };
+    bench.same_within("./program", &[], 60, FORKS);
+}
+
+/// No guard pages: nothing tells the pager of those.
+#[test]
+fn torture_without_interposed_functions() {
+    if !is_possible("loaded_torture") {
+        return;
+    }
+    let Some(bench) = Bench::new("loaded_torture", &[]) else { return };
+    let mut evicted = 0;
+    for (ops, mode) in
+        [(3000, "--threads 3 --seed 11 --mix guard=0"), (700, "--threads 2 --forks --seed 12 --mix guard=0")]
+    {
+        let ops = sized(ops, ops * SOAK);
+        let common = "--size 96M --verify-all-at-end --stall 120";
+        let line = format!(
+            "exec env -u LD_PRELOAD {} {common} --ops {ops} {mode} --dir {}",
+            torture().display(),
+            bench.directory.display()
+        );
+        let (ran, stats) = bench.managed(&line, 40 << 20);
+        let out = String::from_utf8_lossy(&ran.out);
+        say(&format!("torture without interposed functions, {mode}: exit {:?}", ran.code));
+        assert_ne!(ran.code, Some(STALLED), "{mode}: {}", ran.err);
+        assert_contents_eq!((ran.code, &*ran.err), (Some(0), ""), "{mode}: {out}\n{:#}", stats.json);
+        evicted += stats.number("/evictions/pages");
+    }
+    assert!(evicted > 0);
+}
+
+/// Pager and launcher die at the same moment while a fork child of a static program sleeps. Nobody
+/// goes on with wrong data.
+#[test]
+fn children_end_with_the_pager() {
+    let source = include_str!("../workloads/sleeping_child.c");
+    let Some(bench) = bench("loaded_death", &["gcc", "-static"], source) else { return };
+    bench.file("out", "");
+    bench.file("err", "");
+    let mut command = memfit_command();
+    command.args(["run", "-q", "-m", "32M", "--", "./program"]);
+    let mut tree = Tree::start(command, &bench.directory, true);
+    eventually("the child sleeps", || tree.text().contains("child sleeps"));
+    // The pager loads the library into a child that lives for a while.
+    let stubs = || tree.members().child.is_some_and(|child| memfit_os::procfs::threads(child.pid) == 2);
+    eventually("the child has a stub thread", stubs);
+    let members = tree.members();
+    let (Some(launcher), Some(pager)) = (&members.launcher, &members.pager) else { panic!("{members:#?}") };
+    send_signal(launcher.pid, libc::SIGSTOP, None).unwrap();
+    assert!(kill_exactly(pager));
+    std::thread::sleep(Duration::from_millis(1));
+    assert!(kill_exactly(launcher));
+    tree.wait_for_all("pager and launcher were killed");
+    assert!(!tree.text().contains("verified"), "{}", tree.text());
+}
+
+/// Where the library cannot be opened, the program runs without it, and is named.
+#[test]
+fn a_program_that_cannot_open_the_library() {
+    let source = include_str!("../workloads/worked.c");
+    let Some(bench) = bench("loaded_chroot", &["gcc", "-static"], source) else { return };
+    let (ran, _) = bench.managed("exec chroot . /program 24 24", 32 << 20);
+    let named = "not paged, but counted: program (static, and libmemfit.so cannot be loaded into it: No such file";
+    assert_contents_eq!((ran.code, &*ran.out), (Some(7), &b"0 wrong\n"[..]), "{}", ran.err);
+    assert!(ran.err.contains(named), "{}", ran.err);
+}

@@ -1,0 +1,195 @@
+//! Programs whose dynamic linker does not load libmemfit.so: static ones, those of another libc
+//! than glibc, those with rights of their file, and those started with another LD_PRELOAD. The
+//! pager loads the library into them when they are to be paged.
+//!
+//! A thread of the program maps the library and makes the stub thread, by system calls that a
+//! thread of the pager has it make (`memfit_os::inject`). The stub thread says hello as any other.
+//!
+//! Nothing is interposed in such a program. So its forks must be reported by the kernel, and the
+//! stub takes no read-only memory.
+
+use crate::attach::attach_or_warn;
+use crate::clients::{Client, ATTACHING, IDLE};
+use crate::control::Desk;
+use crate::locks::{rank, Lock};
+use crate::wake::{threads_to_stop, HELD_AT_MOST};
+use memfit_os::image::Image;
+use memfit_os::inject::{self, Asked, Failure, Load};
+use memfit_os::procfs::{self, ThreadStatus};
+use memfit_os::program::{self, Without};
+use memfit_os::{describe, sched};
+use memfit_wire::Loaded;
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+/// Time between two attempts: after the first one; at most.
+const AGAIN: Duration = Duration::from_millis(2);
+const AGAIN_MAX: Duration = Duration::from_millis(250);
+/// A new stub thread says hello within this time, or the user is told that it has not.
+const HELLO_WITHIN: Duration = Duration::from_secs(5);
+const POLL: Duration = Duration::from_millis(1);
+/// Refusals after which the pager gives up: a tracer may just have let go.
+const REFUSALS: u32 = 3;
+
+/// The library, once it was read.
+#[derive(Debug, Default)]
+pub struct Library(OnceLock<Result<Arc<Image>, String>>);
+
+impl Library {
+    fn image(&self, desk: &Desk) -> Result<Arc<Image>, String> {
+        let read = || std::fs::read(&desk.config.stub_path).and_then(|file| Image::of(&file)).map(Arc::new);
+        self.0.get_or_init(|| read().map_err(|error| describe(&error))).clone()
+    }
+}
+
+/// Whether programs without the library can get it in this run.
+pub fn is_possible(desk: &Desk) -> bool {
+    static MAY_TRACE: OnceLock<bool> = OnceLock::new();
+    desk.fork_events && *MAY_TRACE.get_or_init(inject::is_allowed)
+}
+
+/// Whether a program is one that gets it.
+pub fn suits(pid: i32, desk: &Desk) -> bool {
+    let without = || program::without(pid, &desk.shared.stub);
+    let is_of_such = || without().is_some_and(|without| without != Without::OtherProcessor);
+    is_possible(desk) && is_of_such() && filters(pid, pid) == Some(0)
+}
+
+fn filters(pid: i32, tid: i32) -> Option<u64> {
+    ThreadStatus::of(pid, tid).and_then(|status| status.filters())
+}
+
+/// What the pager has tried with one process.
+#[derive(Debug)]
+pub struct Attempts {
+    /// A thread is at it, or it was done.
+    busy: AtomicBool,
+    /// When to try again, and how long to wait after that; how often it was refused.
+    next: Lock<(Instant, Duration, u32), { rank::WAKE_NEXT }>,
+    /// Why it cannot be done.
+    failed: OnceLock<String>,
+}
+
+impl Default for Attempts {
+    fn default() -> Attempts {
+        Attempts { busy: false.into(), next: Lock::new((Instant::now(), AGAIN, 0)), failed: OnceLock::new() }
+    }
+}
+
+impl Attempts {
+    /// Why the process cannot get the library.
+    pub fn failed(&self) -> Option<&str> {
+        self.failed.get().map(String::as_str)
+    }
+}
+
+/// Has a process load the library, if an attempt is due.
+pub fn begin(desk: &Arc<Desk>, pid: i32, attempts: &Arc<Attempts>) {
+    let is_due = attempts.failed.get().is_none() && Instant::now() >= attempts.next.lock().0;
+    if !is_due || attempts.busy.swap(true, AcqRel) {
+        return;
+    }
+    let (loader, its) = (Arc::clone(desk), Arc::clone(attempts));
+    let body = move || {
+        sched::end_real_time();
+        match load(&loader, pid) {
+            // It says hello, and is a client.
+            Ok(()) => {}
+            Err(Hindrance::NotNow) => its.wait(false),
+            Err(Hindrance::Refused) => its.wait(true),
+            Err(Hindrance::Failed(why)) => _ = its.failed.set(why),
+        }
+    };
+    if desk.wakers.run(body).is_err() {
+        attempts.wait(false);
+    }
+}
+
+impl Attempts {
+    fn wait(&self, refused: bool) {
+        let mut next = self.next.lock();
+        let (_, pause, refusals) = *next;
+        let refusals = refusals + u32::from(refused);
+        *next = (Instant::now() + pause, (pause * 2).min(AGAIN_MAX), refusals);
+        drop(next);
+        if refusals >= REFUSALS {
+            let _ = self.failed.set("another process traces it, or the pager may not".into());
+        }
+        self.busy.store(false, Release);
+    }
+}
+
+/// Why a process has not got the library.
+enum Hindrance {
+    NotNow,
+    Refused,
+    Failed(String),
+}
+
+fn load(desk: &Arc<Desk>, pid: i32) -> Result<(), Hindrance> {
+    let start_stack = procfs::start_stack(pid).ok_or(Hindrance::NotNow)?;
+    // It may run another program by now.
+    if !suits(pid, desk) {
+        return Err(Hindrance::NotNow);
+    }
+    let failed = |what: &str, why: &str| Hindrance::Failed(format!("{what}: {why}"));
+    let image = desk.library.image(desk).map_err(|why| failed("libmemfit.so cannot be read", &why))?;
+    let config = &desk.config;
+    let loaded = Loaded::new(&config.socket_name, &config.fallback_dir);
+    let path = CString::new(config.stub_path.as_os_str().as_bytes());
+    let (Some(loaded), Ok(path)) = (loaded, path) else {
+        return Err(Hindrance::Failed("its names are too long".into()));
+    };
+    for tid in threads_to_stop(pid, false) {
+        if filters(pid, tid) != Some(0) {
+            continue;
+        }
+        let load = Load { image: Arc::clone(&image), path: path.clone(), loaded, start_stack };
+        let (loader, begun) = (Arc::clone(desk), Instant::now());
+        let held = move || is_held(&loader, pid, begun);
+        match Asked::to_stop(&desk.wakers, (pid, tid)).and_then(|asked| asked.load(load, held)) {
+            Ok(()) => return await_hello(desk, pid, start_stack),
+            Err(Failure::NotNow | Failure::Other) => {}
+            Err(Failure::Refused) => return Err(Hindrance::Refused),
+            Err(Failure::Call(error)) => {
+                return Err(failed("libmemfit.so cannot be loaded into it", &describe(&error)));
+            }
+        }
+    }
+    Err(Hindrance::NotNow)
+}
+
+/// The stub thread runs. It says hello, unless the process ends.
+fn await_hello(desk: &Desk, pid: i32, start_stack: u64) -> Result<(), Hindrance> {
+    let begun = Instant::now();
+    while client(desk, pid).is_none() && procfs::start_stack(pid) == Some(start_stack) {
+        if begun.elapsed() > HELLO_WITHIN {
+            return Err(Hindrance::Failed("its stub cannot reach the pager".into()));
+        }
+        std::thread::sleep(POLL);
+    }
+    Ok(())
+}
+
+fn client(desk: &Desk, pid: i32) -> Option<Arc<Client>> {
+    let of_it = |client: &&Arc<Client>| client.pid == pid && !client.gone.load(Relaxed);
+    desk.clients.lock().iter().rfind(of_it).cloned()
+}
+
+/// Whether the threads of the process stay stopped: until it is paged. The first call after the
+/// hello attaches it.
+fn is_held(desk: &Desk, pid: i32, begun: Instant) -> bool {
+    if begun.elapsed() > HELD_AT_MOST {
+        return false;
+    }
+    let client = client(desk, pid);
+    match client.as_ref().map(|client| client.stage.load(Relaxed)) {
+        Some(IDLE) => client.iter().for_each(|client| attach_or_warn(desk, client)),
+        Some(stage) => return stage == ATTACHING,
+        None => {}
+    }
+    true
+}
