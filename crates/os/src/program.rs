@@ -3,7 +3,7 @@
 use crate::procfs;
 use std::fmt;
 use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 
 /// The reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +44,20 @@ pub fn without(pid: i32, library: &str) -> Option<Without> {
     }
     let environment = procfs::read_memory_bytes(pid, "environ").ok()?;
     (is_environment(&environment) && !preloads(&environment, library)).then_some(Without::NotPreloaded)
+}
+
+/// Device and inode of the file of a process's program.
+#[must_use]
+pub fn file(pid: i32) -> Option<(u64, u64)> {
+    std::fs::metadata(format!("/proc/{pid}/exe")).ok().map(|file| (file.dev(), file.ino()))
+}
+
+/// The value of an environment variable with which the program was started.
+#[must_use]
+pub fn variable(pid: i32, name: &str) -> Option<Vec<u8>> {
+    let environment = procfs::read_memory_bytes(pid, "environ").ok()?;
+    let mut entries = environment.split(|&byte| byte == 0);
+    entries.find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")).map(<[u8]>::to_vec)
 }
 
 /// What the program's file shows.

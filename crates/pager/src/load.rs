@@ -8,7 +8,7 @@
 //! Nothing is interposed in such a program. So its forks must be reported by the kernel, and the
 //! stub takes no read-only memory.
 
-use crate::attach::attach_or_warn;
+use crate::attach::attach;
 use crate::clients::{Client, ATTACHING, IDLE};
 use crate::control::Desk;
 use crate::locks::{rank, Lock};
@@ -18,7 +18,7 @@ use memfit_os::inject::{self, Asked, Failure, Load};
 use memfit_os::procfs::{self, ThreadStatus};
 use memfit_os::program::{self, Without};
 use memfit_os::{describe, sched};
-use memfit_wire::Loaded;
+use memfit_wire::{Loaded, SOCKET_VARIABLE};
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, Ordering::*};
@@ -53,9 +53,16 @@ pub fn is_possible(desk: &Desk) -> bool {
 
 /// Whether a program is one that gets it.
 pub fn suits(pid: i32, desk: &Desk) -> bool {
-    let without = || program::without(pid, &desk.shared.stub);
-    let is_of_such = || without().is_some_and(|without| without != Without::OtherProcessor);
-    is_possible(desk) && is_of_such() && filters(pid, pid) == Some(0)
+    is_possible(desk) && lacks_it(pid, desk) && filters(pid, pid) == Some(0)
+}
+
+/// Whether a program runs without the library, could have it, and belongs to this run and not to
+/// one inside of it.
+fn lacks_it(pid: i32, desk: &Desk) -> bool {
+    let without = program::without(pid, &desk.shared.stub);
+    let socket = || program::variable(pid, SOCKET_VARIABLE);
+    without.is_some_and(|without| without != Without::OtherProcessor)
+        && socket().is_none_or(|name| name == desk.config.socket_name.as_bytes())
 }
 
 fn filters(pid: i32, tid: i32) -> Option<u64> {
@@ -131,9 +138,13 @@ enum Hindrance {
 
 fn load(desk: &Arc<Desk>, pid: i32) -> Result<(), Hindrance> {
     let start_stack = procfs::start_stack(pid).ok_or(Hindrance::NotNow)?;
+    let file = program::file(pid).ok_or(Hindrance::NotNow)?;
     // It may run another program by now.
-    if !suits(pid, desk) {
+    if !lacks_it(pid, desk) {
         return Err(Hindrance::NotNow);
+    }
+    if filters(pid, pid).is_some_and(|filters| filters > 0) {
+        return Err(Hindrance::Failed("it has a system call filter".into()));
     }
     let failed = |what: &str, why: &str| Hindrance::Failed(format!("{what}: {why}"));
     let image = desk.library.image(desk).map_err(|why| failed("libmemfit.so cannot be read", &why))?;
@@ -147,7 +158,7 @@ fn load(desk: &Arc<Desk>, pid: i32) -> Result<(), Hindrance> {
         if filters(pid, tid) != Some(0) {
             continue;
         }
-        let load = Load { image: Arc::clone(&image), path: path.clone(), loaded, start_stack };
+        let load = Load { image: Arc::clone(&image), path: path.clone(), loaded, start_stack, file };
         let (loader, begun) = (Arc::clone(desk), Instant::now());
         let held = move || is_held(&loader, pid, begun);
         match Asked::to_stop(&desk.wakers, (pid, tid)).and_then(|asked| asked.load(load, held)) {
@@ -187,7 +198,11 @@ fn is_held(desk: &Desk, pid: i32, begun: Instant) -> bool {
     }
     let client = client(desk, pid);
     match client.as_ref().map(|client| client.stage.load(Relaxed)) {
-        Some(IDLE) => client.iter().for_each(|client| attach_or_warn(desk, client)),
+        Some(IDLE) => {
+            let attached = client.as_ref().map(|client| attach(desk, client));
+            // The monitor tries again, and tells the user.
+            return attached.is_some_and(|attached| attached.is_ok());
+        }
         Some(stage) => return stage == ATTACHING,
         None => {}
     }

@@ -1,10 +1,11 @@
-//! Programs whose dynamic linker does not load libmemfit.so: the pager loads it into them.
+//! Programs whose dynamic linker does not load libmemfit.so: the pager loads it into them. They can
+//! fill all of their memory before it finds them.
 
 use super::torture::{torture, SOAK, STALLED};
 use crate::support::contents::assert_contents_eq;
 use crate::support::known::same;
 use crate::support::tree::{eventually, Tree};
-use crate::support::{memfit_command, say, sized, skip, Bench, FORKS, SEVERAL};
+use crate::support::{memfit_command, say, sized, skip, Bench, FORKS};
 use memfit_os::capability::{self, CAP_SYS_PTRACE};
 use memfit_os::process::send_signal;
 use memfit_os::proctree::kill_exactly;
@@ -32,14 +33,14 @@ const MIX: &str = include_str!("../workloads/mix.c");
 #[test]
 fn static_programs() {
     let Some(bench) = bench("loaded_static", &["gcc", "-static"], MIX) else { return };
-    bench.same_within("./program 40 5 rand", &[], 60, SEVERAL);
+    bench.same_within("./program 40 5 rand", &[], 60, FORKS);
 }
 
 #[test]
 fn musl_programs() {
     for (name, compiler) in [("loaded_musl", &["musl-gcc"][..]), ("loaded_static_musl", &["musl-gcc", "-static"])] {
         let Some(bench) = bench(name, compiler, MIX) else { return };
-        bench.same_within("./program 40 5 rand", &[], 60, SEVERAL);
+        bench.same_within("./program 40 5 rand", &[], 60, FORKS);
     }
 }
 
@@ -47,14 +48,14 @@ fn musl_programs() {
 #[test]
 fn programs_with_another_environment() {
     let Some(bench) = bench("loaded_env", &["gcc"], MIX) else { return };
-    bench.same_within("exec env -i ./program 40 5 rand", &[], 60, SEVERAL);
+    bench.same_within("exec env -i ./program 40 5 rand", &[], 60, FORKS);
 }
 
 /// Several at a time, one after the other.
 #[test]
 fn static_programs_of_a_script() {
     let Some(bench) = bench("loaded_script", &["gcc", "-static"], MIX) else { return };
-    bench.same_within("./program 40 3 rand && ./program 40 3 rand & ./program 40 5 rand; wait $!", &[], 60, SEVERAL);
+    bench.same_within("./program 40 3 rand && ./program 40 3 rand & ./program 40 5 rand; wait $!", &[], 60, FORKS);
 }
 
 /// Parent, children and grandchildren verify and change their memory while threads of the parent

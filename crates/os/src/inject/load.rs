@@ -2,7 +2,7 @@
 
 use super::{word, Failure, Tracee};
 use crate::image::{Image, Part};
-use crate::procfs;
+use crate::{procfs, program};
 use memfit_wire::{Loaded, CLONE_FLAGS, PAGE_BYTES, STACK_BYTES};
 use std::ffi::CString;
 use std::fs::File;
@@ -26,6 +26,9 @@ pub struct Load {
     pub loaded: Loaded,
     /// Where the stack of the process's first thread must have begun.
     pub start_stack: u64,
+    /// What [`program::file`] must say: without randomised addresses the stacks of two programs can
+    /// begin at the same one.
+    pub file: (u64, u64),
 }
 
 impl Tracee {
@@ -33,6 +36,9 @@ impl Tracee {
     /// call filter. Returns the id of the thread.
     pub(super) fn load(&self, pid: i32, load: &Load) -> Result<u64, Failure> {
         self.may_call()?;
+        if program::file(pid) != Some(load.file) {
+            return Err(Failure::NotNow);
+        }
         let instruction = self.instruction(pid).ok_or(Failure::NotNow)?;
         let result = self.map_and_start(pid, instruction, load);
         self.go_back()?;
