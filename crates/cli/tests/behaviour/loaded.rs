@@ -81,6 +81,14 @@ fn many_children_of_a_static_program() {
     bench.same_within("./program", &[], 60, FORKS);
 }
 
+/// Its parent and grandparent are small, and never paged.
+#[test]
+fn a_static_daemon() {
+    let source = include_str!("../workloads/static_daemon.c");
+    let Some(bench) = bench("loaded_daemon", &["gcc", "-static"], source) else { return };
+    same(&bench, "./program", FORKS);
+}
+
 /// No guard pages: nothing tells the pager of those.
 #[test]
 fn torture_without_interposed_functions() {

@@ -5,6 +5,7 @@
 use super::torture::{SOAK, STALLED};
 use crate::support::contents::assert_contents_eq;
 use crate::support::known::{managed, ordinary_program, share_a_table, SHARED_TABLE};
+use crate::support::process::Ran;
 use crate::support::{say, sized, skip, Bench, FORKS, ONE, PYTHON};
 use std::fs;
 use std::path::PathBuf;
@@ -190,9 +191,18 @@ fn forks_whose_doorbell_is_there_already() {
     let Some(bench) = Bench::ordinary("doorbell", &["gcc"]) else { return };
     bench.file("pages.h", include_str!("../workloads/pages.h"));
     let Some(_) = bench.compile(&["gcc"], "doorbell", include_str!("../workloads/doorbell.c")) else { return };
-    for how in ["read", "drop", "lock", "replace"] {
+    for how in ["read", "lock", "replace"] {
         bench.same_within(&format!("./doorbell {how}"), &[], 60, FORKS);
     }
+    // A child is killed where nothing tells whether memory was dropped before the fork.
+    let plain = bench.plain("./doorbell drop");
+    let (managed, stats) = bench.managed("./doorbell drop", plain.peak * 60 / 100);
+    let out = |ran: &Ran| String::from_utf8_lossy(&ran.out).into_owned();
+    assert_contents_eq!((managed.code, out(&managed)), (plain.code, out(&plain)), "{}", managed.err);
+    let is_known =
+        |line: &str| line.starts_with("memfit: killed") && line.contains("another thread of its parent dropped");
+    assert!(managed.err.lines().all(is_known), "{}", managed.err);
+    assert!(stats.number("/evictions/pages") > plain.peak / 4096, "{:#}", stats.json);
 }
 
 #[test]

@@ -12,6 +12,7 @@ use crate::proc::send_command;
 use crate::state::Shared;
 use crate::wake;
 use crate::weigh;
+use memfit_os::maps;
 use memfit_os::procfs::{self, Rss, RssReader};
 use memfit_os::proctree::{self, ProcStat};
 use memfit_os::program;
@@ -336,10 +337,12 @@ impl Monitor {
             // Without a descriptor its last sizes count.
             let _ = unmanaged.measure(process.pid, &desk.shared);
             unmanaged.connects = procfs::system_call(process.pid) == Some(libc::SYS_connect);
-            // The memory of another fork child can be registered for its parent.
             let is_child = process.forked && bare_children::with_pid(&desk.shared, process.pid).is_some();
-            if unmanaged.loads.is_none() && (!process.forked || is_child) && load::suits(process.pid, &desk) {
+            let has_own = || !process.forked || is_child || has_own_memory(process);
+            if unmanaged.loads.is_none() && load::suits(process.pid, &desk) && has_own() {
                 unmanaged.loads = Some(Arc::default());
+                // No stub comes by itself, and nothing that it has is another one's.
+                unmanaged.awaited &= is_child;
                 self.has_loaded = true;
             }
             // It depends on the pager, and must end with it. Most that live for a moment call exec.
@@ -435,6 +438,16 @@ fn begin(process: &ProcStat, clients: &[Arc<Client>], seen: &HashMap<i32, Unmana
     let of_client = || clients.iter().rfind(|client| client.pid == process.ppid)?.rss.read().ok();
     let parent = parent.map(|parent| parent.last).or_else(of_client);
     Some(Unmanaged::new(process, rss, parent.map(|rss| rss.anon)))
+}
+
+/// Whether a fork child that has not called exec has memory of its own, and none that is registered
+/// for its parent.
+fn has_own_memory(process: &ProcStat) -> bool {
+    let is_registered = || {
+        let text = procfs::read_memory(process.pid, "smaps");
+        text.map_or(true, |text| !maps::registered(&text).is_empty())
+    };
+    procfs::share_memory(process.pid, process.ppid) == Some(false) && !is_registered()
 }
 
 /// Why a process has not come to the pager, as far as that shows.
