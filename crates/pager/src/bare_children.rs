@@ -24,6 +24,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// How long [`is_quiet`] looks for a moment without an unread event. After that the fault thread of
+/// the parent does.
+const QUIET_WITHIN: Duration = Duration::from_micros(500);
+
 /// Whether all changes of the parent before the fork are known: no event is unread for a moment.
 /// The FORK event itself is over when the thread that has forked runs again.
 pub fn is_quiet(parent: &Proc) -> bool {
@@ -36,9 +40,6 @@ pub fn is_quiet(parent: &Proc) -> bool {
     }
     false
 }
-
-/// How long it looks for such a moment. After that the fault thread of the parent does.
-const QUIET_WITHIN: Duration = Duration::from_micros(500);
 
 /// Waits until all changes of the parent before the fork are known.
 pub fn await_told(proc: &Proc) -> Result<(), Broken> {

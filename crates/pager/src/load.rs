@@ -12,6 +12,7 @@ use crate::attach::attach;
 use crate::clients::{Client, ATTACHING, IDLE};
 use crate::control::Desk;
 use crate::locks::{rank, Lock};
+use crate::newcomers::open_netns_fallback;
 use crate::wake::{threads_to_stop, HELD_AT_MOST};
 use memfit_os::image::Image;
 use memfit_os::inject::{self, Asked, Failure, Load};
@@ -31,8 +32,9 @@ const AGAIN_MAX: Duration = Duration::from_millis(250);
 /// A new stub thread says hello within this time, or the user is told that it has not.
 const HELLO_WITHIN: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(1);
-/// Refusals after which the pager gives up: a tracer may just have let go.
-const REFUSALS: u32 = 3;
+/// Attempts in which the same thing may be in the way: a tracer may just let go, or the program close
+/// a file. They take half a second.
+const OBSTACLES: u32 = 8;
 
 /// The library, once it was read.
 #[derive(Debug, Default)]
@@ -74,7 +76,7 @@ fn filters(pid: i32, tid: i32) -> Option<u64> {
 pub struct Attempts {
     /// A thread is at it, or it was done.
     busy: AtomicBool,
-    /// When to try again, and how long to wait after that; how often it was refused.
+    /// When to try again, and how long to wait after that; how many obstacles it has met.
     next: Lock<(Instant, Duration, u32), { rank::WAKE_NEXT }>,
     /// Why it cannot be done.
     failed: OnceLock<String>,
@@ -91,6 +93,24 @@ impl Attempts {
     pub fn failed(&self) -> Option<&str> {
         self.failed.get().map(String::as_str)
     }
+
+    fn end(&self, hindrance: Hindrance) {
+        let obstacle = match hindrance {
+            Hindrance::NotNow => None,
+            Hindrance::Obstacle(what) => Some(what),
+            Hindrance::Failed(why) => {
+                let _ = self.failed.set(why);
+                return;
+            }
+        };
+        let mut next = self.next.lock();
+        let (_, pause, obstacles) = *next;
+        let obstacles = obstacles + u32::from(obstacle.is_some());
+        *next = (Instant::now() + pause, (pause * 2).min(AGAIN_MAX), obstacles);
+        drop(next);
+        obstacle.filter(|_| obstacles >= OBSTACLES).into_iter().for_each(|what| _ = self.failed.set(what));
+        self.busy.store(false, Release);
+    }
 }
 
 /// Has a process load the library, if an attempt is due.
@@ -102,37 +122,21 @@ pub fn begin(desk: &Arc<Desk>, pid: i32, attempts: &Arc<Attempts>) {
     let (loader, its) = (Arc::clone(desk), Arc::clone(attempts));
     let body = move || {
         sched::end_real_time();
-        match load(&loader, pid) {
-            // It says hello, and is a client.
-            Ok(()) => {}
-            Err(Hindrance::NotNow) => its.wait(false),
-            Err(Hindrance::Refused) => its.wait(true),
-            Err(Hindrance::Failed(why)) => _ = its.failed.set(why),
+        if let Err(hindrance) = load(&loader, pid) {
+            its.end(hindrance);
         }
+        // Else it says hello, and is a client.
     };
     if desk.wakers.run(body).is_err() {
-        attempts.wait(false);
-    }
-}
-
-impl Attempts {
-    fn wait(&self, refused: bool) {
-        let mut next = self.next.lock();
-        let (_, pause, refusals) = *next;
-        let refusals = refusals + u32::from(refused);
-        *next = (Instant::now() + pause, (pause * 2).min(AGAIN_MAX), refusals);
-        drop(next);
-        if refusals >= REFUSALS {
-            let _ = self.failed.set("another process traces it, or the pager may not".into());
-        }
-        self.busy.store(false, Release);
+        attempts.end(Hindrance::NotNow);
     }
 }
 
 /// Why a process has not got the library.
 enum Hindrance {
     NotNow,
-    Refused,
+    /// What can pass.
+    Obstacle(String),
     Failed(String),
 }
 
@@ -154,6 +158,10 @@ fn load(desk: &Arc<Desk>, pid: i32) -> Result<(), Hindrance> {
     let (Some(loaded), Ok(path)) = (loaded, path) else {
         return Err(Hindrance::Failed("its names are too long".into()));
     };
+    let elsewhere = is_in_other_network(pid);
+    if elsewhere {
+        open_netns_fallback(desk);
+    }
     for tid in threads_to_stop(pid, false) {
         if filters(pid, tid) != Some(0) {
             continue;
@@ -162,23 +170,34 @@ fn load(desk: &Arc<Desk>, pid: i32) -> Result<(), Hindrance> {
         let (loader, begun) = (Arc::clone(desk), Instant::now());
         let held = move || is_held(&loader, pid, begun);
         match Asked::to_stop(&desk.wakers, (pid, tid)).and_then(|asked| asked.load(load, held)) {
-            Ok(()) => return await_hello(desk, pid, start_stack),
+            Ok(()) => return await_hello(desk, pid, start_stack, elsewhere),
             Err(Failure::NotNow | Failure::Other) => {}
-            Err(Failure::Refused) => return Err(Hindrance::Refused),
+            Err(Failure::Refused) => {
+                return Err(Hindrance::Obstacle("another process traces it, or the pager may not".into()));
+            }
             Err(Failure::Call(error)) => {
-                return Err(failed("libmemfit.so cannot be loaded into it", &describe(&error)));
+                let why = format!("libmemfit.so cannot be loaded into it: {}", describe(&error));
+                let passes =
+                    matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EMFILE | libc::ENFILE | libc::EINTR));
+                return Err(if passes { Hindrance::Obstacle(why) } else { Hindrance::Failed(why) });
             }
         }
     }
     Err(Hindrance::NotNow)
 }
 
+/// Whether a process does not see the pager's abstract socket.
+pub fn is_in_other_network(pid: i32) -> bool {
+    procfs::network(pid) != procfs::network(std::process::id() as i32)
+}
+
 /// The stub thread runs. It says hello, unless the process ends.
-fn await_hello(desk: &Desk, pid: i32, start_stack: u64) -> Result<(), Hindrance> {
+fn await_hello(desk: &Desk, pid: i32, start_stack: u64, elsewhere: bool) -> Result<(), Hindrance> {
     let begun = Instant::now();
     while client(desk, pid).is_none() && procfs::start_stack(pid) == Some(start_stack) {
         if begun.elapsed() > HELLO_WITHIN {
-            return Err(Hindrance::Failed("its stub cannot reach the pager".into()));
+            let place = if elsewhere { ": it is in another network namespace" } else { "" };
+            return Err(Hindrance::Failed(format!("its stub cannot reach the pager{place}")));
         }
         std::thread::sleep(POLL);
     }

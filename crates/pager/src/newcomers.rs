@@ -250,6 +250,15 @@ pub fn say_bye(socket: &OwnedFd) {
     send_command(socket, &Command { kind: BYE, ..Command::default() }, None);
 }
 
+/// Opens the socket for other network namespaces. The control thread then listens there, too.
+pub fn open_netns_fallback(desk: &Desk) {
+    if let Err(error) = desk.netns_fallback.open() {
+        let place = &desk.config.fallback_dir;
+        desk.shared.warn(format!("programs in other network namespaces cannot be paged: {place}: {error}"));
+    }
+    desk.shared.outbox.event.raise();
+}
+
 /// Handles a stub's hello, a request or a question.
 fn first_message(desk: &Arc<Desk>, Pending { socket, .. }: Pending) {
     let Ok((uid, pid)) = seqpacket::peer(socket.as_fd()) else { return };
@@ -266,10 +275,7 @@ fn first_message(desk: &Arc<Desk>, Pending { socket, .. }: Pending) {
         Some(hello) if hello.kind == HELLO => add_client(desk, socket, pid, &hello),
         Some(greeting) if greeting.kind == GREETING => add_dormant(desk, &socket, pid, &greeting),
         Some(request) if request.kind == NETNS_FALLBACK => {
-            if let Err(error) = desk.netns_fallback.open() {
-                let place = &desk.config.fallback_dir;
-                desk.shared.warn(format!("programs in other network namespaces cannot be paged: {place}: {error}"));
-            }
+            open_netns_fallback(desk);
             send_command(&socket, &Command { kind: STAY, ..Command::default() }, None);
         }
         Some(request) if request.kind == NO_THREAD => {

@@ -51,6 +51,18 @@ fn programs_with_another_environment() {
     bench.same_within("exec env -i ./program 40 5 rand", &[], 60, FORKS);
 }
 
+/// Its stub sees the pager's abstract socket nowhere. No function of `unshare` is interposed that
+/// would tell the pager.
+#[test]
+fn programs_in_another_network_namespace() {
+    let name = "loaded_network";
+    let Some(bench) = bench(name, &["gcc"], MIX) else { return };
+    if bench.plain("unshare --net true").code != Some(0) {
+        return skip(name, "no network namespaces here");
+    }
+    bench.same_within("exec env -i unshare --net ./program 40 5 rand", &[], 60, FORKS);
+}
+
 /// Several at a time, one after the other.
 #[test]
 fn static_programs_of_a_script() {

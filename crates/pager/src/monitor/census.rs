@@ -92,6 +92,8 @@ pub(super) struct Unmanaged {
     has_own_memory: bool,
     /// Set if it can get the stub from the pager.
     loads: Option<Arc<Attempts>>,
+    /// Its command name.
+    comm: String,
     /// Its row in the statistics, once it is known why it is not paged.
     row: Option<Process>,
 }
@@ -110,8 +112,18 @@ impl Unmanaged {
             inherited: parent.unwrap_or(rss.anon).min(rss.anon),
             has_own_memory: false,
             loads: None,
+            comm: process.comm.clone(),
             row: None,
         }
+    }
+
+    /// After an exec the pager can try again what has failed.
+    fn forget_failure(&mut self, process: &ProcStat) {
+        let has_failed = self.loads.as_ref().is_some_and(|attempts| attempts.failed().is_some());
+        if has_failed && self.comm != process.comm {
+            self.loads = None;
+        }
+        self.comm.clone_from(&process.comm);
     }
 
     /// Whether this is the process, in the same program as far as that shows.
@@ -332,6 +344,7 @@ impl Monitor {
             }
             let Some(mut unmanaged) = old.or_else(|| begin(process, clients, &seen)) else { continue };
             unmanaged.has_own_memory = !process.forked;
+            unmanaged.forget_failure(process);
             // A process that is known to have no stub passes none on.
             unmanaged.awaited &= seen.get(&process.ppid).is_none_or(|parent| parent.row.is_none());
             // Without a descriptor its last sizes count.
@@ -452,10 +465,9 @@ fn has_own_memory(process: &ProcStat) -> bool {
 
 /// Why a process has not come to the pager, as far as that shows.
 fn why_unreached(pid: i32, shared: &Shared) -> String {
-    let other_network = || procfs::network(pid) != procfs::network(std::process::id() as i32);
     match program::without(pid, &shared.stub) {
         Some(without) => without.to_string(),
-        None if other_network() => "in another network namespace".into(),
+        None if load::is_in_other_network(pid) => "in another network namespace".into(),
         None => "its stub has not come to the pager".into(),
     }
 }
