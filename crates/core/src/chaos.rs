@@ -321,8 +321,23 @@ impl World {
                 let content = self.fresh();
                 self.procs[p].pages.insert(number, content);
             }
+            if let Source::Swapped { extent, .. } = load.source {
+                self.cache_read(extent);
+            }
         }
         self.apply_effects();
+    }
+
+    fn cache_read(&mut self, extent: Extent) {
+        let freed = self.core.take_freed_frames();
+        self.freed(&freed);
+        let Some((frame, grew)) = self.core.cache_read(extent) else { return };
+        for frame in grew.iter() {
+            assert!(!std::mem::replace(&mut self.in_use[frame.0 as usize], true), "{frame:?} is in use");
+        }
+        let block = &self.blocks[&block_of(extent)];
+        self.memory[frame as usize * 4096..][..4096].copy_from_slice(block);
+        self.count("cached");
     }
 
     fn fresh(&mut self) -> Content {

@@ -218,6 +218,8 @@ core_calls! {
         |core| core.refused(object);
     45 set_held SetHeld { proc: ProcId = proc, held: bool = flag }
         |core| core.set_held(proc, held);
+    46 cache_read CacheRead { extent: Extent = extent }
+        |core| core.cache_read(extent);
 }
 
 /// Receives each call with its number, from 1 on, and the hash of the decisions before it.

@@ -1,13 +1,14 @@
 //! Serving page faults: which pages come back, and from where.
 
-use crate::blocks::byte_in_block;
+use crate::blocks::{block_of, byte_in_block};
 use crate::core_call::CoreCall;
 use crate::engine::Core;
 use crate::entry::{Entry, Unfilled};
 use crate::ids::{Extent, ObjectId, Page, PageRange, ProcId, StagingSlot};
 use crate::object::Place;
-use crate::pool::{Runs, Slot};
+use crate::pool::{Runs, Slot, Span};
 use crate::price::Return;
+use crate::replacement::ReplacementMode;
 use crate::streams::Window;
 use crate::table::Age;
 use alloc::vec::Vec;
@@ -336,6 +337,37 @@ impl Core {
             if let Some(unit) = self.pool_control.read_ends(extent) {
                 self.pool.seal(unit, false);
             }
+        }
+    }
+
+    /// The whole block of an object was read, and its bytes are at hand: right after
+    /// [`Core::loaded`], before the lock is given back. Returns the frame of the pool that takes
+    /// them, and the same frame if it came into use. Until that is used again, the other objects
+    /// of the block are read there.
+    ///
+    /// `None` if the scheme caches no reads, or no buffer is clean. Then dirty ones are due, so that
+    /// later blocks find one (Cervera 1999, section 2.4: a read may have to clean a buffer).
+    pub fn cache_read(&mut self, extent: Extent) -> Option<(u32, Span)> {
+        self.record(&CoreCall::CacheRead { extent });
+        let block = block_of(extent);
+        if !self.pool_control.caches(block) {
+            return None;
+        }
+        let Some((unit, grew)) = self.pool.take_clean() else {
+            self.clean_some();
+            return None;
+        };
+        self.pool_control.cached(unit, block);
+        self.counters.cached_reads += 1;
+        Some((unit.0, grew))
+    }
+
+    /// Units become due as if the pool had no room for a zpage.
+    fn clean_some(&mut self) {
+        let due = &mut self.pool_control.due;
+        if let (ReplacementMode::Policy(policy), true) = (&mut self.pool_control.mode, due.is_empty()) {
+            policy.victims(due);
+            due.iter().for_each(|&unit| self.pool.seal(unit, true));
         }
     }
 

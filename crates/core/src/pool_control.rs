@@ -63,6 +63,9 @@ pub(crate) struct PoolControl {
     dirty: HashSet<u32>,
     pub sealed: HashMap<u32, Sealed>,
     clean: Clean,
+    /// If read blocks are cached: reads of blocks that are under way, without those of clean
+    /// buffers.
+    reading: HashMap<u32, u32>,
     /// Units to write although the pool has room.
     pub due: Vec<Unit>,
     /// Frames that were missing for the last zpage that did not fit.
@@ -104,6 +107,7 @@ impl PoolControl {
             dirty: HashSet::new(),
             sealed: HashMap::new(),
             clean: Clean::default(),
+            reading: HashMap::new(),
             due: Vec::new(),
             needed: 0,
             full: false,
@@ -285,10 +289,15 @@ impl PoolControl {
         if self.format() != SwapFormat::CompressedBatches {
             return;
         }
+        self.frame_reused(frame);
+        self.buffer_again(frame);
+    }
+
+    /// A frame does not hold the contents of a block any more.
+    fn frame_reused(&mut self, frame: u32) {
         if let Some(block) = self.clean.by_frame.remove(&frame) {
             self.clean.by_block.remove(&block);
         }
-        self.buffer_again(frame);
     }
 
     /// A buffer is being written or is gone.
@@ -344,16 +353,53 @@ impl PoolControl {
         self.clean.by_block.get(&block_of(extent)).map(|&(frame, _)| frame)
     }
 
-    /// A thread begins to read a clean buffer; returns the buffer if it is the first reader.
+    /// Whether blocks that are read become clean buffers.
+    pub fn caches_reads(&self) -> bool {
+        self.format() == SwapFormat::CompressedBatches && self.scheme.swap_format.cache_reads != 0
+    }
+
+    /// Whether a block that was just read becomes a clean buffer. Not if its contents may change
+    /// hands: it is free, being written, in a buffer already, or being read by another thread.
+    pub fn caches(&self, block: u32) -> bool {
+        let is_written = || self.sealed.values().any(|sealed| sealed.block == block);
+        self.caches_reads()
+            && self.blocks.objects(block) > 0
+            && !self.clean.by_block.contains_key(&block)
+            && !self.reading.contains_key(&block)
+            && !is_written()
+    }
+
+    /// A clean buffer gets the contents of a block that was read.
+    pub fn cached(&mut self, unit: Unit, block: u32) {
+        self.frame_reused(unit.0);
+        self.cleaned(unit, block);
+    }
+
+    /// A thread begins to read an object that is in the swap tier; returns its clean buffer if it
+    /// has one and this is the first reader.
     pub fn read_begins(&mut self, extent: crate::ids::Extent) -> Option<Unit> {
-        let (frame, readers) = self.clean.by_block.get_mut(&block_of(extent))?;
+        let block = block_of(extent);
+        let Some((frame, readers)) = self.clean.by_block.get_mut(&block) else {
+            if self.caches_reads() {
+                *self.reading.entry(block).or_default() += 1;
+            }
+            return None;
+        };
         *readers += 1;
         (*readers == 1).then_some(Unit(*frame))
     }
 
-    /// A thread has finished reading a clean buffer; returns the buffer if it was the last reader.
+    /// A thread has finished reading it; returns the clean buffer if it was the last reader.
     pub fn read_ends(&mut self, extent: crate::ids::Extent) -> Option<Unit> {
-        let (frame, readers) = self.clean.by_block.get_mut(&block_of(extent))?;
+        let block = block_of(extent);
+        if let Some(reads) = self.reading.get_mut(&block) {
+            *reads -= 1;
+            if *reads == 0 {
+                self.reading.remove(&block);
+            }
+            return None;
+        }
+        let (frame, readers) = self.clean.by_block.get_mut(&block)?;
         assert!(*readers > 0, "nobody reads the buffer at frame {frame}");
         *readers -= 1;
         (*readers == 0).then_some(Unit(*frame))

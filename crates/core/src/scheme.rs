@@ -247,7 +247,7 @@ part! {
 }
 part! {
     /// Axis `swap_format`, see [`NUMBERS`].
-    SwapFormatScheme { [SwapFormat = SwapFormat::CompressedExtents] virtual_percent, synchronous, }
+    SwapFormatScheme { [SwapFormat = SwapFormat::CompressedExtents] virtual_percent, synchronous, cache_reads, }
 }
 part! {
     /// Axis `codec`, see [`NUMBERS`]. The kind is the number of a codec. Without a kind, memfit
@@ -420,6 +420,8 @@ pub static NUMBERS: &[Number] = &[
         "Compressed batches: most pages that are out at once, as if each took a block of 4 KiB"),
     number!(swap_format.synchronous = 0, 0..=1, "0 or 1",
         "1: reclaim waits until the pages that leave the pool are written. 0: it does not wait"),
+    number!(swap_format.cache_reads = 0, 0..=1, "0 or 1",
+        "Compressed batches. 1: a block that was read becomes a buffer of the pool, with all of its pages. 0: it does not"),
     number!(codec.same_filled = 1, 0..=1, "0 or 1",
         "1 keeps a page of one repeated 8-byte word as that word alone; 0 compresses it as any other"),
     number!(fault.around_pages = 16, 1..=16, "pages",

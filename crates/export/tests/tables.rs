@@ -121,6 +121,7 @@ fn calls() -> Vec<(CoreCall<'static>, &'static str)> {
         (CoreCall::ReclaimProcess { proc: P }, "process=3"),
         (CoreCall::StopProcessReclaim { proc: P }, "process=3"),
         (CoreCall::SetHeld { proc: P, held: true }, "process=3 flag=true"),
+        (CoreCall::CacheRead { extent: Extent { unit: 12 } }, "from_unit=12"),
         (CoreCall::SetBackground { proc: P, background: true }, "process=3 flag=true"),
         (CoreCall::Protect { proc: P, protected: true }, "process=3 flag=true"),
         (CoreCall::PickOomVictim { least_pages: 256 }, "most=256"),

@@ -25,7 +25,7 @@ use end::End;
 use memfit_codec::{Dictionaries, Worker};
 use memfit_core::driver::order::{Event, Order};
 use memfit_core::ranges::Ranges;
-use memfit_core::{Entry, Fault, Load, Page, PageRange, Source, Stored};
+use memfit_core::{Entry, Extent, Fault, Load, Page, PageRange, Source, Stored};
 use memfit_os::event::poll;
 use memfit_os::procfs::TaskStat;
 use memfit_os::uffd::{Event as Message, Fill, Inbox, Uffd};
@@ -67,6 +67,9 @@ impl FaultBuffers {
     }
 }
 
+/// A block of the swap tier: the object for which it was read, its bytes.
+type ReadBlock = (Extent, Box<[u8]>);
+
 /// One fault thread.
 pub struct Server {
     shared: Arc<Shared>,
@@ -83,6 +86,8 @@ pub struct Server {
     /// Where the core has the pages of `loads`.
     place: Place,
     loads: Vec<Load>,
+    /// Blocks of the swap tier that were read for these loads, if the scheme caches them.
+    read_blocks: Vec<ReadBlock>,
     idle_class: bool,
     cpu: Option<usize>,
     /// CPU of the thread that faulted last.
@@ -180,6 +185,7 @@ pub fn run(shared: Arc<Shared>, proc: Arc<Proc>) {
         shared: Arc::clone(&shared),
         proc: Arc::clone(&proc),
         buffers: None,
+        read_blocks: Vec::new(),
         reader: shared.swap.clone().map(|swap| Reader::new(swap, shared.budget.sizes.budget)),
         read_ahead: None,
         reading: Vec::new(),

@@ -329,7 +329,7 @@ pub fn live(desk: &Desk, question: &Question) -> Stats {
         evictions: evictions(&c),
         codecs: codecs(shared),
         pool: part!(Pool of c,
-            evicted_frames evicted_units;
+            evicted_frames evicted_units cached_reads;
             zpages: usage.zpages, bytes: usage.stored_bytes, frames: usage.frames.into(), limit_bytes: pool_limit),
         swap: swap(desk, wall),
         files: Files {

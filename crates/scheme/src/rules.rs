@@ -91,6 +91,15 @@ pub(super) static RULES: &[Rule] = &[
         },
     },
     Rule {
+        keys: &["swap_format", "swap_format.kind", "swap_format.cache_reads"],
+        broken: |scheme| {
+            let caches = scheme.swap_format.cache_reads != 0;
+            (caches && scheme.swap_format.kind != SwapFormat::CompressedBatches).then(|| {
+                "`swap_format.cache_reads` = 1 needs `swap_format` = compressed-batches: only there a block is a buffer".into()
+            })
+        },
+    },
+    Rule {
         keys: &["pool", "pool.kind", "sizing", "sizing.kind"],
         broken: |scheme| {
             let pool = scheme.pool.kind.name;

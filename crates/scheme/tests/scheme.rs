@@ -257,6 +257,7 @@ fn impossible_combinations() {
         (&["replacement=none", "pool=buffers"], "--set pool=buffers: `pool` = buffers and `swap_format` = compressed-batches need each other: what is written is whole buffers"),
         (&["reclaim.accessed_bits=1", "reclaim=fifo"], "--set reclaim=fifo: `reclaim.accessed_bits` = 1 needs `reclaim` = bimodal or dueling, not fifo"),
         (&["reclaim.accessed_bits=1", "classes=file-dropped"], "--set classes=file-dropped: `reclaim.accessed_bits` = 1 needs `classes` = anonymous: pages of files are read-only memory, which it keeps"),
+        (&["swap_format.cache_reads=1"], "--set swap_format.cache_reads=1: `swap_format.cache_reads` = 1 needs `swap_format` = compressed-batches: only there a block is a buffer"),
         (&["sizing=zones"], "--set sizing=zones: `sizing` = zones needs `pool` = zones, not zsmalloc"),
         (&["pool.block_bytes=100"], "--set pool.block_bytes=100: `pool.block_bytes` = 100 must be a power of two"),
         (&["pool.zone_kib=1001"], "--set pool.zone_kib=1001: `pool.zone_kib` = 1001 must be a multiple of 4"),

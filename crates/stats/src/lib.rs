@@ -229,6 +229,7 @@ schema! {
         limit_bytes: u64 = "the most that the pool may have now",
         evicted_frames: u64 = "frames freed by writeback",
         evicted_units: u64 = "units (frames, zspages, buffers) chosen for writeback",
+        cached_reads: u64 = "blocks that were read and became a buffer (`swap_format.cache_reads`)",
     }
 
     struct Swap {

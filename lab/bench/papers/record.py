@@ -19,7 +19,7 @@ WORKLOADS = {
 }
 CONFIGS = {
     "cervera": {"swap": ["plain"], "cswap": ["cache 1024"], "cswap-best": ["best"], "cache-256K": ["cache 256"]}
-    | {"cache-4M": ["cache 4096"], "memfit": None}
+    | {"cache-4M": ["cache 4096"], "reads-too": ["reads too"], "memfit": None}
     | {f"threshold-{percent}": [f"threshold {percent}"] for percent in (1, 20, 70)},
     "tuduce": {"static-50": None, "static-100": ["100"], "unlimited": ["none"], "memfit": None}
     | {f"static-{mb}": [f"fixed {mb}"] for mb in (16, 64, 200)},

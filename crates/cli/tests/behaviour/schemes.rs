@@ -58,6 +58,23 @@ fn every_preset_runs_a_program_right_and_decides_the_same_again() {
     }
 }
 
+/// Blocks that were read serve later faults, also those of fork children that share them.
+#[test]
+fn blocks_that_were_read_stay_in_the_pool() {
+    let Some(bench) = Bench::new("schemes_cached", &["gcc"]) else { return };
+    let Some(_) = bench.compile(&["gcc", "-O2"], "mix", include_str!("../workloads/mix.c")) else { return };
+    let Some(_) = bench.compile(&["gcc", "-O2"], "children", include_str!("../workloads/children.c")) else { return };
+    let options = ["-s", "cervera99", "--set", "swap_format.cache_reads=1"];
+    for line in ["./mix 36 2 rand", "./children"] {
+        let known = bench.plain(line);
+        let (ran, stats, _) = recorded(&bench, &options, line, BUDGET);
+        assert_contents_eq!((ran.code, &*ran.out), (known.code, &*known.out), "{line}: {}", ran.err);
+        let (cached, swap) = (stats.number("/pool/cached_reads"), stats.number("/faults/swap"));
+        assert!(cached > FRAMES / 8 && cached <= swap, "{line}: {:#}", stats.json);
+        assert_eq!(stats.number("/swap/errors"), 0);
+    }
+}
+
 /// Clean pages of files: filled from the file, dropped or pooled, anonymous once the program writes
 /// to them; with forks, moves and unmappings.
 #[test]

@@ -38,6 +38,7 @@ const SCHEMES: &[(&str, &[&str])] = &[
     ("zswap-z3fold", &["pool.header_chunks=1", "replacement=fifo"]),
     ("zswap-zsmalloc", &[]),
     ("cervera99", &[]),
+    ("cervera99", &["swap_format.cache_reads=1"]),
     ("tuduce05", &["pool.zone_kib=256"]),
     ("hybrid18", &[]),
     ("zsmalloc-sr", &[]),
@@ -92,6 +93,17 @@ fn any_order_with_a_small_tier() {
 #[test]
 fn any_order_with_a_tiny_pool() {
     all(5, 100, 4000);
+}
+
+#[test]
+fn blocks_that_were_read_in_any_order() {
+    let mut cached = 0;
+    for seed in 0..40 {
+        let (frames, blocks) = ([3, 5, 12, 30][seed % 4], [60, 2000][seed / 4 % 2]);
+        let stats = run("cervera99", &["swap_format.cache_reads=1"], frames, blocks, seed as u64, 4000);
+        cached += stats.get("cached").copied().unwrap_or(0);
+    }
+    assert!(cached > 100, "{cached} blocks were cached");
 }
 
 /// Raw pages are due after one or two turns: until then there is room for them, and one page in two

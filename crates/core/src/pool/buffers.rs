@@ -24,7 +24,8 @@
 //!   room of a zpage that left is not used again before that (rule 17).
 //! * **sealed**: is being written and takes no zpages.
 //! * **clean**: has no zpages. Its contents are on the device, but faults can still read them here
-//!   (rule 13) until the frame is used again. A clean buffer that is sealed is being read and is
+//!   (rule 13) until the frame is used again. [`Pool::take_clean`] makes one of a block that was
+//!   read. A clean buffer that is sealed is being read and is
 //!   not used again until it is unsealed; it keeps its place in the queue. The owner knows which
 //!   bytes a clean buffer holds. A [`Placed`] at offset 0 of that frame tells it that they are
 //!   gone.
@@ -171,8 +172,8 @@ impl Buffers {
         buffer
     }
 
-    /// A new empty buffer, the youngest dirty one: a fresh frame or the oldest clean buffer.
-    fn start(&mut self) -> Result<(u32, Span), PoolFull> {
+    /// A fresh frame, or that of the oldest clean buffer. It is in no list.
+    fn frame(&mut self) -> Result<(u32, Span), PoolFull> {
         let (frame, grew) = match self.frames.alloc_within(1, self.limit) {
             Ok(span) => (span.first, span),
             Err(full) => {
@@ -187,6 +188,13 @@ impl Buffers {
             reserve_tight(table, extra);
             table.resize(frame as usize + 1, Buffer::UNUSED);
         }
+        Ok((frame, grew))
+    }
+
+    /// A new empty buffer, the youngest dirty one.
+    fn start(&mut self) -> Result<(u32, Span), PoolFull> {
+        let (frame, grew) = self.frame()?;
+        let table = &mut self.buffers.0;
         let position = self.ages.push(frame, |frame, position| *table[frame as usize].position() = position);
         table[frame as usize] = Buffer { links: Links { prev: NIL, next: position }, filled: 0, zpages: 0 };
         Ok((frame, grew))
@@ -347,6 +355,13 @@ impl Pool for Buffers {
 
     fn clean(&self, unit: Unit) -> bool {
         self.buffers.0.get(unit.0 as usize).is_some_and(|buffer| buffer.is_clean())
+    }
+
+    fn take_clean(&mut self) -> Option<(Unit, Span)> {
+        let (frame, grew) = self.frame().ok()?;
+        self.buffers.0[frame as usize] = Buffer { filled: UNITS, ..Buffer::UNUSED };
+        self.clean.push_back(&mut self.buffers, frame);
+        Some((Unit(frame), grew))
     }
 
     fn discard(&mut self, unit: Unit) -> Span {

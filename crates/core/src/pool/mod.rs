@@ -263,6 +263,13 @@ pub trait Pool: Send {
         false
     }
 
+    /// Takes a frame for a clean unit, whose contents are not those of zpages that have left: a
+    /// frame within the limit, or that of the oldest clean unit. Returns the unit, and the frame if
+    /// it came into use. `None` if there is no such frame, or the pool has no clean units.
+    fn take_clean(&mut self) -> Option<(Unit, Span)> {
+        None
+    }
+
     /// Frees the frame of a clean unit; does nothing if the unit is sealed.
     fn discard(&mut self, _unit: Unit) -> Span {
         Span::EMPTY

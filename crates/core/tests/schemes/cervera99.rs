@@ -50,6 +50,49 @@ fn a_buffer_with_a_reader_stays() {
     bench.end_load(0);
 }
 
+/// Section 2.4, the authors' first prototype: a block that was read takes the oldest clean buffer,
+/// and its other pages are found there.
+#[test]
+fn a_block_that_was_read_can_be_cached() {
+    let mut bench = Bench::new("cervera99", &["swap_format.cache_reads=1"], 4, 1000);
+    (0..32).for_each(|page| assert_eq!(bench.store(page, anonymous(1000)), Went::Pool));
+    let cached = |bench: &mut Bench, page| {
+        let read = extent(&bench.load(page));
+        bench.core.cache_read(read).map(|(_, grew)| grew.frames)
+    };
+    assert!(in_pool(&bench.source(16)) && !in_pool(&bench.source(1)));
+    assert_eq!(cached(&mut bench, 0), Some(0), "the pool has all of its frames");
+    assert!(in_pool(&bench.source(1)) && !in_pool(&bench.source(16)), "the oldest of the four has made room");
+    assert!(in_pool(&bench.source(20)));
+    // The next block takes the buffer after that. Nobody reads it meanwhile.
+    let (other, read) = (bench.begin_load(5), extent(&bench.load(4)));
+    assert!(!in_pool(&other) && bench.core.cache_read(read).is_none(), "another thread reads the block");
+    bench.end_load(5);
+    assert_eq!(cached(&mut bench, 6), Some(0));
+    // The last page of a block takes it along.
+    (bench.load(1), bench.load(2), bench.load(3));
+    assert_eq!(bench.core.pool_usage().frames, 3);
+    assert_eq!(cached(&mut bench, 8), Some(1), "a fresh frame");
+    bench.core.check();
+}
+
+/// If all buffers are dirty, a read has some cleaned, but waits for none.
+#[test]
+fn a_read_has_buffers_cleaned() {
+    let overrides = ["swap_format.cache_reads=1", "replacement.threshold_percent=100"];
+    let mut bench = Bench::new("cervera99", &overrides, 2, 1000);
+    (0..8).for_each(|page| assert_eq!(bench.store(page, anonymous(1000)), Went::Pool));
+    // Both buffers are clean. Two pages make them dirty, and only one of them full.
+    (bench.store(8, anonymous(1000)), bench.store(9, anonymous(3200)));
+    let (read, written) = (extent(&bench.load(0)), bench.written.len());
+    assert!(!bench.core.wants_room());
+    assert!(bench.core.cache_read(read).is_none() && bench.core.wants_room());
+    bench.write_back();
+    assert_eq!(bench.written.len(), written + 1, "the full one");
+    let read = extent(&bench.load(1));
+    assert!(bench.core.cache_read(read).is_some() && in_pool(&bench.source(2)));
+}
+
 /// Rules 16 and 17: the block is freed with its last page.
 #[test]
 fn the_last_page_frees_its_block() {

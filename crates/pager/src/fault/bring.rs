@@ -1,13 +1,14 @@
 //! Bringing pages back: puts the bytes of a fault's loads together and copies them into the
 //! program.
 
-use super::{End, FaultBuffers, Server};
+use super::{End, FaultBuffers, ReadBlock, Server};
 use crate::files::MappedFile;
 use crate::mutant::{off, Rule};
 use crate::proc::{Broken, ZERO_RUN};
+use crate::state::{Locked, Shared};
 use crate::stats::SourceKind;
 use memfit_codec::{CodecId, Worker};
-use memfit_core::{Entry, Filled, Load, Page, Source, Stored, PAGE_BYTES};
+use memfit_core::{Entry, Extent, Filled, Load, Page, Source, Stored, PAGE_BYTES};
 use memfit_os::uffd::Fill;
 use std::io;
 use std::ops::Range;
@@ -24,6 +25,7 @@ impl Server {
     pub(super) fn load(&mut self, page: Page, since: Instant) -> Result<bool, End> {
         if self.loads.iter().any(|load| load.source != Source::Zero) {
             let mut buffers = self.shared.spare.take(&self.shared.dictionaries);
+            self.read_blocks.clear();
             let begun = matches!(self.loads[0].source, Source::Swapped { .. }).then(Instant::now);
             if let Err(error) = self.gather(&mut buffers) {
                 // Other processes can have pages of the page cache.
@@ -66,6 +68,7 @@ impl Server {
             return Ok(());
         }
         let mut buffers = self.shared.spare.take(&self.shared.dictionaries);
+        self.read_blocks.clear();
         let mut next = 0;
         while next < self.loads.len() {
             match self.gather_from(next, &mut buffers) {
@@ -163,6 +166,7 @@ impl Server {
         let reached = from + done + usize::from(exists);
         let again = reached < count && (done > 0 || exists) && fill != Fill::Gone;
         self.announce(from);
+        let blocks = std::mem::take(&mut self.read_blocks);
         let mut state = self.shared.lock();
         for (i, load) in self.loads[from..count].iter().enumerate() {
             let outcome = match i {
@@ -173,8 +177,12 @@ impl Server {
                 _ => Filled::Retry,
             };
             state.core.loaded(self.place.id, load.page, outcome);
+            if let (Source::Swapped { extent, .. }, Filled::Done) = (&load.source, outcome) {
+                cache_read(&self.shared, &mut state, *extent, &blocks);
+            }
         }
         self.shared.apply_effects(state);
+        self.read_blocks = blocks;
         self.recall(from);
         if let Some(expected) = self.proc.expected() {
             expected.not_brought(self.loads[from..count].iter().skip(done).map(|load| load.page));
@@ -378,6 +386,9 @@ impl Server {
                     .fetch(Stored { extent, len, codec })
                     .map_err(|error| Broken(format!("cannot read page {:#x} back: {error}", load.page.address())))?;
                 decode(&mut buffers.worker, codec, bytes, out, load.page)?;
+                if self.shared.scheme.swap_format.cache_reads != 0 {
+                    self.read_blocks.push((extent, reader.block().into()));
+                }
             }
         }
         Ok(1)
@@ -396,6 +407,19 @@ impl Server {
         let mut state = self.shared.lock();
         self.loads[loads].iter().for_each(|load| state.core.loaded(self.place.id, load.page, Filled::Retry));
         self.shared.apply_effects(state);
+    }
+}
+
+/// Makes the block of an object that was read a buffer of the pool, if the scheme does so and its
+/// bytes are among `blocks`.
+fn cache_read(shared: &Shared, state: &mut Locked<'_>, extent: Extent, blocks: &[ReadBlock]) {
+    let Some((_, bytes)) = blocks.iter().find(|(of, _)| *of == extent) else { return };
+    let freed = state.core.take_freed_frames();
+    state.frames.freed(&freed, &shared.memory);
+    if let Some((frame, grew)) = state.core.cache_read(extent) {
+        state.frames.grew(grew);
+        // The core gave this frame to this block alone, and its lock is held.
+        shared.memory.write(u64::from(frame) * PAGE_BYTES, bytes);
     }
 }
 

@@ -284,14 +284,14 @@ impl Blocks {
         self.state().segment_mut(segment).seals[i] = Seal::new(number, holds, tag);
     }
 
-    /// Decrypts the block in `bytes`, and puts its object at the start of `out`, which is as long.
-    pub fn open<'a>(&self, cipher: &Cipher, stored: Stored, bytes: &[u8], out: &'a mut [u8]) -> Option<&'a [u8]> {
+    /// Decrypts the block in `bytes` into `out`, which is as long. Returns where its object is.
+    pub fn open(&self, cipher: &Cipher, stored: Stored, bytes: &[u8], out: &mut [u8]) -> Option<Range<usize>> {
         let (block, start) = (block_of(stored.extent), byte_in_block(stored.extent) as usize);
         let (segment, i, _) = place(block);
         let seal = self.state().segment(segment)?.seals[i];
-        let objects = start..start + usize::from(stored.len);
+        let object = start..start + usize::from(stored.len);
         let page = stored == Stored { extent: memfit_core::blocks::extent(block, 0), len: BLOCK as u16, codec: 0 };
-        if seal.number() == 0 || objects.end > BLOCK || page != (seal.holds() == Holds::Page) {
+        if seal.number() == 0 || object.end > BLOCK || page != (seal.holds() == Holds::Page) {
             return None;
         }
         let out = &mut out[..BLOCK];
@@ -305,9 +305,7 @@ impl Blocks {
                 return None;
             }
         }
-        let len = objects.len();
-        out.copy_within(objects, 0);
-        Some(&out[..len])
+        Some(object)
     }
 
     /// A write of these blocks of a segment has ended.

@@ -358,12 +358,12 @@ impl SwapTier {
         }
     }
 
-    /// Decrypts an object into the start of `out`, a page long. `bytes` are those at the object's
-    /// place, read at `time`.
-    fn open_read<'a>(&self, stored: Stored, time: u64, bytes: &[u8], out: &'a mut [u8]) -> Option<&'a [u8]> {
+    /// Decrypts an object, or its whole block, into `out`, a page long. Returns where the object is
+    /// there. `bytes` are those at the object's place, read at `time`.
+    fn open_read(&self, stored: Stored, time: u64, bytes: &[u8], out: &mut [u8]) -> Option<Range<usize>> {
         match &self.blocks {
             Some(blocks) => blocks.open(&self.cipher, stored, bytes, out),
-            None => self.open_object(stored, time, bytes, out),
+            None => self.open_object(stored, time, bytes, out).map(|object| 0..object.len()),
         }
     }
 

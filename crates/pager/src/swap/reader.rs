@@ -118,8 +118,8 @@ pub struct Reader {
     clock: u64,
     /// Time that a read takes: running mean, ns.
     usual_ns: u64,
-    /// A decrypted object.
-    object: Box<[u8]>,
+    /// A decrypted object, or the block of one.
+    opened: Box<[u8]>,
 }
 
 impl Reader {
@@ -136,7 +136,7 @@ impl Reader {
             counted: false,
             clock: 0,
             usual_ns: 0,
-            object: Vec::new().into(),
+            opened: Vec::new().into(),
         }
     }
 
@@ -373,8 +373,8 @@ impl Reader {
                 }
                 Have::Coming => {}
                 Have::Ready => {
-                    if self.decrypt(stored) {
-                        return Ok(&self.object[..usize::from(stored.len)]);
+                    if let Some(object) = self.decrypt(stored) {
+                        return Ok(&self.opened[object]);
                     }
                     self.drop_piece(stored);
                     rereads += 1;
@@ -392,24 +392,29 @@ impl Reader {
         }
     }
 
-    fn decrypt(&mut self, stored: Stored) -> bool {
-        let Some(i) = self.find(stored) else { return false };
-        if self.object.is_empty() {
-            self.object = vec![0; 4096].into();
+    /// The whole block of the object that was fetched last. Only of a tier in blocks.
+    pub fn block(&self) -> &[u8] {
+        &self.opened
+    }
+
+    fn decrypt(&mut self, stored: Stored) -> Option<Range<usize>> {
+        let i = self.find(stored)?;
+        if self.opened.is_empty() {
+            self.opened = vec![0; 4096].into();
         }
         self.clock += 1;
         let piece = &mut self.pieces[i];
         (piece.used, piece.wanted) = (self.clock, piece.wanted.saturating_sub(1));
         let (_, range) = self.tier.locate(stored);
         let (time, from) = (piece.time, piece.start);
-        let Some(read) = piece.bytes.as_mut().and_then(Arc::get_mut) else { return false };
+        let read = piece.bytes.as_mut().and_then(Arc::get_mut)?;
         let bytes = &read.bytes()[range.start - from..range.end - from];
-        let opens = self.tier.open_read(stored, time, bytes, &mut self.object).is_some();
-        if self.exact && opens {
+        let object = self.tier.open_read(stored, time, bytes, &mut self.opened);
+        if self.exact && object.is_some() {
             piece.only.retain(|&extent| extent != stored.extent);
             piece.wanted = piece.only.len() as u32;
         }
-        opens
+        object
     }
 
     fn drop_piece(&mut self, stored: Stored) {

@@ -129,7 +129,7 @@ impl Machine {
     fn load(&mut self, id: ProcId, load: &Load, how: Access, around: bool) {
         let page = load.page.0;
         let (costs, raw_slots) = (&self.costs, self.scheme.swap_format.kind == SwapFormat::RawSlots);
-        let mut kept = None;
+        let (mut kept, mut read) = (None, None);
         let mut filled = Filled::Done;
         let mut ns = if around { costs.around_ns } else { costs.copy_ns };
         let by: fn(&mut BySource) -> &mut u64 = match load.source {
@@ -166,12 +166,16 @@ impl Machine {
                 // Whether a raw slot is kept the core decides only when the page is back, and says
                 // so when the page leaves again.
                 kept = (keep || raw_slots).then_some(Stored { extent, len, codec });
+                read = Some(extent);
                 |by| &mut by.swap
             }
         };
         *by(if around { &mut self.tally.around } else { &mut self.tally.faults }) += 1;
         self.times.program += ns;
         self.core.loaded(id, load.page, filled);
+        if let Some(extent) = read.filter(|_| self.scheme.swap_format.cache_reads != 0) {
+            self.core.cache_read(extent);
+        }
         let (tier, shadows) = (&mut self.tier, &mut self.shadows);
         let info = shadows[id.0 as usize].as_mut().expect("it has shadow pages").page(page);
         let mut keep = |stored: Stored, tier: &mut super::tier::Tier| {
