@@ -310,6 +310,10 @@ EXPLAINED = {
     "order": CROWDED + READS,
     "simulator": "Both vary from round to round, and twice the gain of one is close to that of the other.",
     "gain-at-62": "It is over in half a second, and varies with that. " + READS,
+    "fewer-writes": (
+        "Plain swap keeps the slot of a page that came back, and writes it again only if it has changed. A page that comes back leaves its"
+        " block of the compressed swap, and is written again in any case. sort and sort x6 evict many pages that they have not changed."
+    ),
     "large-cache": (
         "4 MB is 7 % of the budget. What sort swaps compresses to {ratio(sort)} and what xanim swaps to {ratio(xanim)}, so that the"
         " cache holds two to four times what it takes. For sort the rounds differ."

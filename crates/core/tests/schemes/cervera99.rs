@@ -70,7 +70,7 @@ fn a_block_that_was_read_can_be_cached() {
     bench.end_load(5);
     assert_eq!(cached(&mut bench, 6), Some(0));
     // The last page of a block takes it along.
-    (bench.load(1), bench.load(2), bench.load(3));
+    (1..4).for_each(|page| _ = bench.load(page));
     assert_eq!(bench.core.pool_usage().frames, 3);
     assert_eq!(cached(&mut bench, 8), Some(1), "a fresh frame");
     bench.core.check();
@@ -83,7 +83,7 @@ fn a_read_has_buffers_cleaned() {
     let mut bench = Bench::new("cervera99", &overrides, 2, 1000);
     (0..8).for_each(|page| assert_eq!(bench.store(page, anonymous(1000)), Went::Pool));
     // Both buffers are clean. Two pages make them dirty, and only one of them full.
-    (bench.store(8, anonymous(1000)), bench.store(9, anonymous(3200)));
+    [(8, 1000), (9, 3200)].into_iter().for_each(|(page, len)| _ = bench.store(page, anonymous(len)));
     let (read, written) = (extent(&bench.load(0)), bench.written.len());
     assert!(!bench.core.wants_room());
     assert!(bench.core.cache_read(read).is_none() && bench.core.wants_room());
