@@ -97,8 +97,8 @@ pub struct Counters {
     pub evicted_units: u64,
     /// Blocks that were read and became clean buffers.
     pub cached_reads: u64,
-    /// Of the units, by the number of zpages in them (more than three count as three), and by that of
-    /// pages of files among these.
+    /// Of the units, by the number of zpages in them (more than three count as three), and by that
+    /// of pages of files among these.
     pub evicted_mixes: [[u64; 4]; 4],
     /// Clean pages of files that were dropped, before or after the pool, without a write.
     pub file_dropped: u64,

@@ -345,8 +345,8 @@ impl Core {
     /// them, and the same frame if it came into use. Until that is used again, the other objects
     /// of the block are read there.
     ///
-    /// `None` if the scheme caches no reads, or no buffer is clean. Then dirty ones are due, so that
-    /// later blocks find one (Cervera 1999, section 2.4: a read may have to clean a buffer).
+    /// `None` if the scheme caches no reads, or no buffer is clean. Then dirty ones are due, so
+    /// that later blocks find one (Cervera 1999, section 2.4: a read may have to clean a buffer).
     pub fn cache_read(&mut self, extent: Extent) -> Option<(u32, Span)> {
         self.record(&CoreCall::CacheRead { extent });
         let block = block_of(extent);

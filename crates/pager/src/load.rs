@@ -32,8 +32,8 @@ const AGAIN_MAX: Duration = Duration::from_millis(250);
 /// A new stub thread says hello within this time, or the user is told that it has not.
 const HELLO_WITHIN: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(1);
-/// Attempts in which the same thing may be in the way: a tracer may just let go, or the program close
-/// a file. They take half a second.
+/// Attempts in which the same thing may be in the way: a tracer may just let go, or the program
+/// close a file. They take half a second.
 const OBSTACLES: u32 = 8;
 
 /// The library, once it was read.
