@@ -4,6 +4,7 @@
 use crate::forbidden::forbids;
 use core::arch::asm;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use memfit_wire::far;
 
 pub use memfit_wire::PAGE_BYTES;
 
@@ -211,18 +212,10 @@ pub fn map_private(place: &AtomicUsize, bytes: usize) -> Option<usize> {
     Some(at as usize)
 }
 
-/// Where the stub's mappings begin: below where the kernel puts the program's libraries and its
-/// mappings, whose holes must stay holes. ThreadSanitizer and MemorySanitizer refuse mappings of
-/// others at most addresses. They allow those of the kernel's mappings, from 0x7e80_0000_0000 on
-/// (compiler-rt, tsan_platform.h and msan.h). With 28 random bits (`vm.mmap_rnd_bits`) the kernel
-/// begins above 0x7ef0_0000_0000 and goes downwards; with more it can begin here as well.
-const FAR: usize = 0x7e90_0000_0000;
-
-/// An address for a mapping of the stub, which the kernel takes if it is free. It is as random as
-/// the addresses of the stack and this library.
-fn far(place: &AtomicUsize) -> usize {
-    let here = core::ptr::from_ref(&place) as usize ^ (core::ptr::from_ref(place) as usize) << 16;
-    FAR + (here.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 38) * PAGE_BYTES
+/// An address for a mapping of the stub. It is as random as the addresses of the stack and this
+/// library.
+fn far_away(place: &AtomicUsize) -> usize {
+    far(core::ptr::from_ref(&place) as usize ^ (core::ptr::from_ref(place) as usize) << 16)
 }
 
 /// Makes a new mapping, and returns its address or `-errno`. The mapping is empty and not locked,
@@ -236,7 +229,7 @@ pub fn map(place: &AtomicUsize, bytes: usize, flags: usize, fd: usize) -> isize 
     // PROT_WRITE.
     unsafe {
         let wanted = match place.load(Relaxed) {
-            0 => far(place),
+            0 => far_away(place),
             at => at,
         };
         let at = syscall!(MMAP, wanted, bytes, 0, flags, fd, 0);

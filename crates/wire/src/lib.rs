@@ -293,6 +293,21 @@ pub struct FromStub {
 /// beginning.
 pub const STACK_BYTES: usize = 4 * PAGE_BYTES;
 
+/// Where memfit's mappings begin: below where the kernel puts the program's libraries and its
+/// mappings, whose holes must stay holes: a fork child may map there what its parent has kept from
+/// it (MADV_DONTFORK). ThreadSanitizer and MemorySanitizer refuse mappings of others at most
+/// addresses. They allow those of the kernel's mappings, from 0x7e80_0000_0000 on (compiler-rt,
+/// tsan_platform.h and msan.h). With 28 random bits (`vm.mmap_rnd_bits`) the kernel begins above
+/// 0x7ef0_0000_0000 and goes downwards; with more it can begin here as well.
+const FAR: usize = 0x7e90_0000_0000;
+
+/// An address for a mapping of memfit, which the kernel takes if it is free. It is as random as
+/// `seed`.
+#[must_use]
+pub const fn far(seed: usize) -> usize {
+    FAR + (seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 38) * PAGE_BYTES
+}
+
 /// What the stub must know in a program into which the pager has loaded it. The pager writes it to
 /// the beginning of the stub thread's stack, and passes its address as the argument of the thread,
 /// which is 0 or 1 in other programs.

@@ -83,6 +83,8 @@ fn forks_of_static_programs() {
 fn memory_that_children_of_static_programs_do_not_get() {
     let Some(bench) = bench("loaded_wiped", &["gcc", "-static"], include_str!("../workloads/wiped.c")) else { return };
     same(&bench, "./program", FORKS);
+    // The children have the library when they look for their holes.
+    same(&bench, "./program waits", FORKS);
 }
 
 /// By fork, vfork and posix_spawn.

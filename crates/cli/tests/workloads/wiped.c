@@ -1,5 +1,6 @@
 // Memory that a fork child does not get (MADV_DONTFORK), gets empty (MADV_WIPEONFORK), or gets; a part of each is evicted at
-// the fork. The child maps something else where it has nothing.
+// the fork. The child maps something else where it has nothing; with an argument, after a while, since memfit may map something,
+// too.
 #include "pages.h"
 
 enum { PART = 8, KEPT = 32, ROUNDS = 2 };
@@ -11,8 +12,9 @@ static size_t parents(void) {
            check(again, PART * MIB, 4);
 }
 
-static int child(void) {
+static int child(int waits) {
     size_t wrong = check_empty(wiped, PART * MIB / 2);
+    if (waits) usleep(300000);
     // Not mapped in the child, so this mapping takes nothing's place.
     void *p = mmap(missing, PART * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
     if (p != missing) return 2;
@@ -27,7 +29,8 @@ static int child(void) {
     return wrong != 0 || status_of(pid);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    (void)argv;
     missing = map(PART * MIB), wiped = map(PART * MIB), kept = map(KEPT * MIB), again = map(PART * MIB);
     fill(missing, PART * MIB, 1), fill(wiped, PART * MIB, 2), fill(kept, KEPT * MIB, 3), fill(again, PART * MIB, 4);
     MUST(madvise(missing, PART * MIB, MADV_DONTFORK));
@@ -40,7 +43,7 @@ int main(void) {
     for (int round = 0; round < ROUNDS; round++) {
         pid_t pid = fork();
         MUST(pid);
-        if (!pid) _exit(child());
+        if (!pid) _exit(child(argc > 1));
         wrong += parents();
         printf("child: %d\n", status_of(pid));
         fflush(stdout);

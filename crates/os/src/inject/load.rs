@@ -3,7 +3,7 @@
 use super::{word, Failure, Tracee};
 use crate::image::{Image, Part};
 use crate::{procfs, program};
-use memfit_wire::{Loaded, CLONE_FLAGS, PAGE_BYTES, STACK_BYTES};
+use memfit_wire::{far, Loaded, CLONE_FLAGS, PAGE_BYTES, STACK_BYTES};
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
@@ -50,7 +50,9 @@ impl Tracee {
         let (image, bytes) = (&load.image, load.image.bytes() + STACK_BYTES as u64);
         let access = (libc::PROT_READ | libc::PROT_WRITE) as u64;
         let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
-        let base = call(libc::SYS_mmap, [0, bytes, access, flags, u64::MAX, 0])?;
+        // In a fork child, the kernel could choose a hole that the program keeps.
+        let wanted = far(load.start_stack as usize ^ (pid as usize) << 16) as u64;
+        let base = call(libc::SYS_mmap, [wanted, bytes, access, flags, u64::MAX, 0])?;
         let made = (|| {
             let stack = base + image.bytes();
             let memory = File::options().write(true).open(format!("/proc/{pid}/mem")).map_err(Failure::Call)?;
