@@ -266,8 +266,6 @@ struct Tracee {
     tid: i32,
     registers: Registers,
     mask: u64,
-    /// A signal that its stop has interrupted, and that it gets when it is released.
-    signal: Cell<libc::c_int>,
     /// It has made a call since it stopped.
     called: Cell<bool>,
 }
@@ -284,7 +282,7 @@ impl Tracee {
         }
         let mut mask = 0u64;
         ptrace(libc::PTRACE_GETSIGMASK, tid, size_of::<u64>(), (&raw mut mask) as usize)?;
-        Ok(Tracee { tid, registers: registers(tid)?, mask, signal: Cell::new(0), called: Cell::new(false) })
+        Ok(Tracee { tid, registers: registers(tid)?, mask, called: Cell::new(false) })
     }
 
     fn make(self, pid: i32, work: &Work, held: impl Fn() -> bool) -> Result<u64, Failure> {
@@ -296,7 +294,7 @@ impl Tracee {
             std::thread::sleep(POLL_HELD);
         }
         // Fails if the thread has ended.
-        let _ = ptrace(libc::PTRACE_DETACH, self.tid, 0, self.signal.get() as usize);
+        let _ = ptrace(libc::PTRACE_DETACH, self.tid, 0, 0);
         result
     }
 
@@ -365,12 +363,13 @@ impl Tracee {
     }
 
     /// Lets the thread run to the next entry to or exit from a system call. All signals but SIGKILL
-    /// and SIGSTOP are blocked. False if SIGSTOP came first, which then waits for the release, or
-    /// if the thread stops elsewhere after `until`.
+    /// and SIGSTOP are blocked. SIGSTOP stops the process, and this thread when it is released.
+    /// False if the thread stops elsewhere after `until`.
     fn go_to_call(&self, until: Option<Instant>) -> Result<bool, Failure> {
-        let mut called_back = false;
+        let (mut called_back, mut signal) = (false, 0);
         loop {
-            ptrace(libc::PTRACE_SYSCALL, self.tid, 0, 0)?;
+            ptrace(libc::PTRACE_SYSCALL, self.tid, 0, signal)?;
+            signal = 0;
             let mut status = wait(self.tid, until.filter(|_| !called_back))?;
             if status.is_none() {
                 called_back = true;
@@ -380,10 +379,7 @@ impl Tracee {
             let status = status.ok_or(Failure::NotNow)?;
             match (libc::WSTOPSIG(status), status >> 16) {
                 (AT_CALL, _) => return Ok(true),
-                (libc::SIGSTOP, 0) => {
-                    self.signal.set(libc::SIGSTOP);
-                    return Ok(false);
-                }
+                (libc::SIGSTOP, 0) => signal = libc::SIGSTOP as usize,
                 (_, libc::PTRACE_EVENT_STOP) if called_back => return Ok(false),
                 _ => {}
             }
@@ -402,11 +398,11 @@ impl Tracee {
         if got.is_err() || place[0] == 0 {
             return Ok(false);
         }
-        let sequence = word(self.tid, place[0] + 8)?;
+        let sequence = word(self.tid, place[0].wrapping_add(8))?;
         if sequence == 0 {
             return Ok(false);
         }
-        let (first, length) = (word(self.tid, sequence + 8)?, word(self.tid, sequence + 16)?);
+        let (first, length) = (word(self.tid, sequence.wrapping_add(8))?, word(self.tid, sequence.wrapping_add(16))?);
         Ok((first..=first.saturating_add(length)).contains(&self.registers.rip))
     }
 

@@ -21,7 +21,10 @@ use memfit_os::program::{self, Without};
 use memfit_os::{describe, sched};
 use memfit_wire::{Loaded, SOCKET_VARIABLE};
 use std::ffi::CString;
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -32,18 +35,28 @@ const AGAIN_MAX: Duration = Duration::from_millis(250);
 /// A new stub thread says hello within this time, or the user is told that it has not.
 const HELLO_WITHIN: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(1);
-/// Attempts in which the same thing may be in the way: a tracer may just let go, or the program
-/// close a file. They take half a second.
+/// Name of a stub thread.
+const STUB_NAME: &str = "memfit-stub";
+/// Attempts in which the same thing may be in the way before the user is told: a tracer may just
+/// let go, or the program close a file. They take half a second. The pager goes on trying.
 const OBSTACLES: u32 = 8;
+
+/// The library, with device and inode of its file.
+type Found = (Arc<Image>, (u64, u64));
 
 /// The library, once it was read.
 #[derive(Debug, Default)]
-pub struct Library(OnceLock<Result<Arc<Image>, String>>);
+pub struct Library(OnceLock<Result<Found, String>>);
 
 impl Library {
-    fn image(&self, desk: &Desk) -> Result<Arc<Image>, String> {
-        let read = || std::fs::read(&desk.config.stub_path).and_then(|file| Image::of(&file)).map(Arc::new);
-        self.0.get_or_init(|| read().map_err(|error| describe(&error))).clone()
+    fn image(&self, desk: &Desk) -> Result<Found, String> {
+        let read = || {
+            let mut file = File::open(&desk.config.stub_path)?;
+            let (mut bytes, facts) = (Vec::new(), file.metadata()?);
+            file.read_to_end(&mut bytes)?;
+            Ok((Arc::new(Image::of(&bytes)?), (facts.dev(), facts.ino())))
+        };
+        self.0.get_or_init(|| read().map_err(|error: io::Error| describe(&error))).clone()
     }
 }
 
@@ -63,7 +76,12 @@ pub fn suits(pid: i32, desk: &Desk) -> bool {
 fn lacks_it(pid: i32, desk: &Desk) -> bool {
     let without = program::without(pid, &desk.shared.stub);
     let socket = || program::variable(pid, SOCKET_VARIABLE);
-    without.is_some_and(|without| without != Without::OtherProcessor)
+    // A run inside of this one can have loaded it, and has processes of its own.
+    let is_memfit = || program::file(pid) == program::file(std::process::id() as i32);
+    let has_stub = || procfs::tasks(pid).into_iter().any(|tid| procfs::comm(tid).as_deref() == Some(STUB_NAME));
+    !is_memfit()
+        && !has_stub()
+        && without.is_some_and(|without| without != Without::OtherProcessor)
         && socket().is_none_or(|name| name == desk.config.socket_name.as_bytes())
 }
 
@@ -80,11 +98,18 @@ pub struct Attempts {
     next: Lock<(Instant, Duration, u32), { rank::WAKE_NEXT }>,
     /// Why it cannot be done.
     failed: OnceLock<String>,
+    /// It is not tried again.
+    over: AtomicBool,
 }
 
 impl Default for Attempts {
     fn default() -> Attempts {
-        Attempts { busy: false.into(), next: Lock::new((Instant::now(), AGAIN, 0)), failed: OnceLock::new() }
+        Attempts {
+            busy: false.into(),
+            next: Lock::new((Instant::now(), AGAIN, 0)),
+            failed: OnceLock::new(),
+            over: false.into(),
+        }
     }
 }
 
@@ -94,13 +119,18 @@ impl Attempts {
         self.failed.get().map(String::as_str)
     }
 
+    /// Whether it is not tried again.
+    pub fn is_over(&self) -> bool {
+        self.over.load(Relaxed)
+    }
+
     fn end(&self, hindrance: Hindrance) {
         let obstacle = match hindrance {
             Hindrance::NotNow => None,
             Hindrance::Obstacle(what) => Some(what),
             Hindrance::Failed(why) => {
                 let _ = self.failed.set(why);
-                return;
+                return self.over.store(true, Relaxed);
             }
         };
         let mut next = self.next.lock();
@@ -115,7 +145,7 @@ impl Attempts {
 
 /// Has a process load the library, if an attempt is due.
 pub fn begin(desk: &Arc<Desk>, pid: i32, attempts: &Arc<Attempts>) {
-    let is_due = attempts.failed.get().is_none() && Instant::now() >= attempts.next.lock().0;
+    let is_due = !attempts.is_over() && Instant::now() >= attempts.next.lock().0;
     if !is_due || attempts.busy.swap(true, AcqRel) {
         return;
     }
@@ -151,7 +181,7 @@ fn load(desk: &Arc<Desk>, pid: i32) -> Result<(), Hindrance> {
         return Err(Hindrance::Failed("it has a system call filter".into()));
     }
     let failed = |what: &str, why: &str| Hindrance::Failed(format!("{what}: {why}"));
-    let image = desk.library.image(desk).map_err(|why| failed("libmemfit.so cannot be read", &why))?;
+    let (image, library) = desk.library.image(desk).map_err(|why| failed("libmemfit.so cannot be read", &why))?;
     let config = &desk.config;
     let loaded = Loaded::new(&config.socket_name, &config.fallback_dir);
     let path = CString::new(config.stub_path.as_os_str().as_bytes());
@@ -166,7 +196,7 @@ fn load(desk: &Arc<Desk>, pid: i32) -> Result<(), Hindrance> {
         if filters(pid, tid) != Some(0) {
             continue;
         }
-        let load = Load { image: Arc::clone(&image), path: path.clone(), loaded, start_stack, file };
+        let load = Load { image: Arc::clone(&image), path: path.clone(), library, loaded, start_stack, file };
         let (loader, begun) = (Arc::clone(desk), Instant::now());
         let held = move || is_held(&loader, pid, begun);
         match Asked::to_stop(&desk.wakers, (pid, tid)).and_then(|asked| asked.load(load, held)) {
@@ -201,7 +231,8 @@ fn await_hello(desk: &Desk, pid: i32, start_stack: u64, elsewhere: bool) -> Resu
         }
         std::thread::sleep(POLL);
     }
-    Ok(())
+    // It may have executed another program.
+    client(desk, pid).map(|_| ()).ok_or(Hindrance::NotNow)
 }
 
 fn client(desk: &Desk, pid: i32) -> Option<Arc<Client>> {

@@ -46,6 +46,8 @@ static DETACHED: AtomicBool = AtomicBool::new(false);
 static AWAITED: AtomicBool = AtomicBool::new(false);
 const IDLE: u32 = 0;
 const PAGED: u32 = 1;
+/// The pager has loaded this library.
+static IS_LOADED: AtomicBool = AtomicBool::new(false);
 /// The process makes its stub thread itself, or the thread runs: a second one must not run.
 static MAKING: AtomicBool = AtomicBool::new(false);
 static MADE: AtomicBool = AtomicBool::new(false);
@@ -381,6 +383,7 @@ fn give_up() -> ! {
 /// the beginning of this thread's stack, of which it is not the part in use.
 fn begin_loaded(record: usize) {
     STACK.store(record, Relaxed);
+    IS_LOADED.store(true, Relaxed);
     // SAFETY: the pager has written the record before it had this thread made.
     let loaded = unsafe { &*(record as *const Loaded) };
     let part = |bytes: &'static [u8; SOCKET_NAME_MAX], count: u32| bytes.get(..count as usize).unwrap_or_default();
@@ -666,7 +669,9 @@ fn prepare(socket: i32, command: &Command, segment: i32, lent: i32, reply: &mut 
     reply.window = [window as u64, (window + window_bytes) as u64];
     reply.image = crate::exec::image();
     reply.beacon = BEACON.load(Relaxed) as u64;
-    reply.reservation = map::reserve().unwrap_or_default();
+    // Only functions that are interposed use it.
+    let reserves = !IS_LOADED.load(Relaxed);
+    reply.reservation = Some(()).filter(|()| reserves).and_then(|()| map::reserve()).unwrap_or_default();
     // SAFETY: the segment starts with a ring and stays mapped as long as the process lives.
     let ring = unsafe { &*(segment as *const Ring) };
     // The program may have touched the window already: empty it before the first MOVE.

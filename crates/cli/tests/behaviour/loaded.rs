@@ -5,7 +5,7 @@ use super::torture::{torture, SOAK, STALLED};
 use crate::support::contents::assert_contents_eq;
 use crate::support::known::same;
 use crate::support::tree::{eventually, Tree};
-use crate::support::{memfit_command, say, sized, skip, Bench, FORKS};
+use crate::support::{memfit, memfit_command, say, sized, skip, Bench, FORKS};
 use memfit_os::capability::{self, CAP_SYS_PTRACE};
 use memfit_os::process::send_signal;
 use memfit_os::proctree::kill_exactly;
@@ -61,6 +61,33 @@ fn programs_in_another_network_namespace() {
         return skip(name, "no network namespaces here");
     }
     bench.same_within("exec env -i unshare --net ./program 40 5 rand", &[], 60, FORKS);
+}
+
+#[test]
+fn static_programs_that_are_stopped_meanwhile() {
+    let source = include_str!("../workloads/stopped_at_load.c");
+    let Some(bench) = bench("loaded_stopped", &["gcc", "-static"], source) else { return };
+    same(&bench, "./program", FORKS);
+}
+
+/// The last program limits its address space: the stub must not have 16 GiB of it reserved for
+/// functions that it interposes in other programs.
+#[test]
+fn static_programs_that_execute_others_meanwhile() {
+    let Some(bench) = bench("loaded_execs", &["gcc", "-static"], include_str!("../workloads/execs.c")) else { return };
+    same(&bench, "./program", FORKS);
+}
+
+/// Two pagers find the program of the inner run, whose environment names neither.
+#[test]
+fn a_static_program_of_a_run_in_a_run() {
+    let Some(bench) = bench("loaded_nested", &["gcc", "-static"], MIX) else { return };
+    let pids = "for stub in $(cat /proc/$!/task/*/comm); do echo $stub; done";
+    let inner = format!("./program 40 12 rand & sleep 2; {pids}; wait $!");
+    let line = format!("exec env -i {} run -q -m 24M -- env -i /bin/sh -c '{inner}'", memfit().display());
+    let (ran, _) = bench.managed(&line, 64 << 20);
+    let out = String::from_utf8_lossy(&ran.out);
+    assert_contents_eq!((ran.code, &*out), (Some(0), "program\nmemfit-stub\nright\n"), "{}", ran.err);
 }
 
 /// Several at a time, one after the other.
@@ -165,4 +192,24 @@ fn a_program_that_cannot_open_the_library() {
     let named = "not paged, but counted: program (static, and libmemfit.so cannot be loaded into it: No such file";
     assert_contents_eq!((ran.code, &*ran.out), (Some(7), &b"0 wrong\n"[..]), "{}", ran.err);
     assert!(ran.err.contains(named), "{}", ran.err);
+}
+
+/// What the program finds under the library's path is something else: another file, or a pipe that
+/// nobody writes to.
+#[test]
+fn a_program_that_sees_another_file_there() {
+    let name = "loaded_other";
+    let Some(bench) = bench(name, &["gcc", "-static"], include_str!("../workloads/worked.c")) else { return };
+    if bench.plain("unshare --mount true && mkfifo pipe").code != Some(0) {
+        return skip(name, "no mount namespaces here");
+    }
+    let stub = memfit().with_file_name("libmemfit.so");
+    for other in ["program", "pipe"] {
+        let line =
+            format!("exec unshare --mount sh -c 'mount --bind {other} {} && exec ./program 24 24'", stub.display());
+        let (ran, _) = bench.managed(&line, 32 << 20);
+        let named = "program (static, and libmemfit.so cannot be loaded into it: it finds another file there";
+        assert_contents_eq!((ran.code, &*ran.out), (Some(7), &b"0 wrong\n"[..]), "{other}: {}", ran.err);
+        assert!(ran.err.contains(named), "{other}: {}", ran.err);
+    }
 }

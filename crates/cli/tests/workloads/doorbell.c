@@ -48,13 +48,16 @@ static void *dropper(void *cold) {
     return NULL;
 }
 
-// Calls a function for what looks like the stub's two pages: the stub's mappings are below those of the kernel. Returns for
-// how many it succeeded.
+// Calls a function for what looks like the stub's two pages: the stub's mappings are in a quarter of a tebibyte below those of
+// the kernel. Returns for how many it succeeded.
 static int with_doorbells(int (*call)(struct iovec)) {
+    const uintptr_t FAR = 0x7e9000000000, FAR_END = 0x7ed000000000;
     struct iovec found[MAPPINGS];
     int worked = 0;
-    for (int i = 0, count = small_mappings(found); i < count; i++)
-        worked += found[i].iov_len == 2 * PAGE && (uintptr_t)found[i].iov_base >> 40 == 0x7e && !call(found[i]);
+    for (int i = 0, count = small_mappings(found); i < count; i++) {
+        uintptr_t at = (uintptr_t)found[i].iov_base;
+        worked += found[i].iov_len == 2 * PAGE && at >= FAR && at < FAR_END && !call(found[i]);
+    }
     return worked;
 }
 
@@ -83,7 +86,7 @@ int main(int argc, char **argv) {
     if (drops) {
         uint64_t *cold = map(COLD * MIB);
         fill(cold, COLD * MIB, 1);
-        wait_until_paged(COLD * MIB);
+        wait_until_paged((PART + COLD) * MIB);
         start_threads(&threads[1], 1, dropper, (uintptr_t)cold);
     }
     if (reads) {

@@ -7,7 +7,7 @@ use memfit_wire::{far, Loaded, CLONE_FLAGS, PAGE_BYTES, STACK_BYTES};
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
 
 /// The bytes of a `syscall` instruction.
@@ -22,6 +22,8 @@ pub struct Load {
     pub image: Arc<Image>,
     #[allow(missing_docs)]
     pub path: CString,
+    /// Device and inode of its file: the program could see another one under that path.
+    pub library: (u64, u64),
     /// What its thread must know.
     pub loaded: Loaded,
     /// Where the stack of the process's first thread must have begun.
@@ -40,12 +42,18 @@ impl Tracee {
             return Err(Failure::NotNow);
         }
         let instruction = self.instruction(pid).ok_or(Failure::NotNow)?;
-        let result = self.map_and_start(pid, instruction, load);
-        self.go_back()?;
-        result
+        // Opened before a call is made: if the process executes another program meanwhile, the
+        // calls fail, and this is still the memory of the old one.
+        let memory = File::options().write(true).open(format!("/proc/{pid}/mem")).map_err(Failure::Call)?;
+        let result = self.map_and_start(pid, instruction, load, &memory);
+        let back = self.go_back();
+        // Once the stub thread is made, nobody must make a second one.
+        let thread = result?;
+        drop(back);
+        Ok(thread)
     }
 
-    fn map_and_start(&self, pid: i32, instruction: u64, load: &Load) -> Result<u64, Failure> {
+    fn map_and_start(&self, pid: i32, instruction: u64, load: &Load, memory: &File) -> Result<u64, Failure> {
         let call = |number: libc::c_long, arguments| self.call(instruction, number as u64, arguments);
         let (image, bytes) = (&load.image, load.image.bytes() + STACK_BYTES as u64);
         let access = (libc::PROT_READ | libc::PROT_WRITE) as u64;
@@ -55,13 +63,13 @@ impl Tracee {
         let base = call(libc::SYS_mmap, [wanted, bytes, access, flags, u64::MAX, 0])?;
         let made = (|| {
             let stack = base + image.bytes();
-            let memory = File::options().write(true).open(format!("/proc/{pid}/mem")).map_err(Failure::Call)?;
             let write = |bytes: &[u8], at| memory.write_all_at(bytes, at).map_err(Failure::Call);
             for part in image.parts().iter().filter(|part| part.offset.is_none()) {
                 write(&image.contents(part, base), base + part.start)?;
             }
             write(load.path.as_bytes_with_nul(), stack)?;
-            let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as u64;
+            // Something else than a file could block the thread.
+            let flags = (libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK) as u64;
             let file = call(libc::SYS_openat, [libc::AT_FDCWD as u64, stack, flags, 0, 0, 0])?;
             let flags = (libc::MAP_PRIVATE | libc::MAP_FIXED) as u64;
             let map = |part: &Part| {
@@ -69,7 +77,12 @@ impl Tracee {
                 let (at, bytes) = (base + part.start, part.end - part.start);
                 call(libc::SYS_mmap, [at, bytes, part.access, flags, file, offset])
             };
-            let mapped = image.parts().iter().try_for_each(|part| map(part).map(|_| ()));
+            let is_it = || {
+                let opened = std::fs::metadata(format!("/proc/{pid}/fd/{file}")).map_err(Failure::Call)?;
+                let is_it = (opened.dev(), opened.ino()) == load.library;
+                is_it.then_some(()).ok_or_else(|| Failure::Call(io::Error::other("it finds another file there")))
+            };
+            let mapped = is_it().and_then(|()| image.parts().iter().try_for_each(|part| map(part).map(|_| ())));
             call(libc::SYS_close, [file, 0, 0, 0, 0, 0])?;
             mapped?;
             write(&load.loaded.bytes(), stack)?;

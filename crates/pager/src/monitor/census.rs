@@ -119,7 +119,7 @@ impl Unmanaged {
 
     /// After an exec the pager can try again what has failed.
     fn forget_failure(&mut self, process: &ProcStat) {
-        let has_failed = self.loads.as_ref().is_some_and(|attempts| attempts.failed().is_some());
+        let has_failed = self.loads.as_ref().is_some_and(|attempts| attempts.is_over());
         if has_failed && self.comm != process.comm {
             self.loads = None;
         }
@@ -352,7 +352,8 @@ impl Monitor {
             unmanaged.connects = procfs::system_call(process.pid) == Some(libc::SYS_connect);
             let is_child = process.forked && bare_children::with_pid(&desk.shared, process.pid).is_some();
             let has_own = || !process.forked || is_child || has_own_memory(process);
-            if unmanaged.loads.is_none() && load::suits(process.pid, &desk) && has_own() {
+            let was_refused = desk.detached.lock().of(process).is_some();
+            if unmanaged.loads.is_none() && !was_refused && load::suits(process.pid, &desk) && has_own() {
                 unmanaged.loads = Some(Arc::default());
                 // No stub comes by itself, and nothing that it has is another one's.
                 unmanaged.awaited &= is_child;
