@@ -4,8 +4,8 @@
 //! 0 in such a program.
 
 use memfit_wire::{ENTRY_MARK, PAGE_BYTES};
-use object::elf::{PF_R, PF_W, PF_X, R_X86_64_GLOB_DAT, R_X86_64_RELATIVE};
-use object::read::elf::ElfFile64;
+use object::elf::{PF_R, PF_W, PF_X, R_X86_64_GLOB_DAT, R_X86_64_RELATIVE, SHT_RELR};
+use object::read::elf::{ElfFile64, SectionHeader};
 use object::{LittleEndian, Object, ObjectSegment, ObjectSymbol, ObjectSymbolTable, RelocationFlags, RelocationTarget};
 use object::{SegmentFlags, SymbolSection};
 use std::io;
@@ -65,6 +65,10 @@ impl Image {
             let offset = part.file_range().0 / page * page;
             let writable = access & libc::PROT_WRITE as u64 != 0;
             parts.push(Part { start, end, access, offset: (!writable).then_some(offset) });
+        }
+        let endian = elf.endian();
+        if elf.elf_section_table().iter().any(|section| section.sh_type(endian) == SHT_RELR) {
+            return Err(bad("packed relocations"));
         }
         let symbols = elf.dynamic_symbol_table();
         let mut words = Vec::new();
@@ -140,6 +144,11 @@ mod tests {
     /// A library with a page of code, which has the mark, and a page of variables. Its relocation
     /// of this type has the place `at` and the addend 0x1234.
     fn library(at: u64, kind: u64) -> Vec<u8> {
+        library_with(at, kind, 4)
+    }
+
+    /// As `library`, with its relocations in a section of another type.
+    fn library_with(at: u64, kind: u64, section_type: u64) -> Vec<u8> {
         let (code, variables, table, sections) = (0x1000u64, 0x2000u64, 0x3000u64, 0x4000u64);
         let mut file = vec![0; 0x4000];
         let mut put = |at: u64, part: Vec<u8>| file[at as usize..][..part.len()].copy_from_slice(&part);
@@ -158,7 +167,7 @@ mod tests {
         };
         let all = [
             section(0, 0, 0, 0, 0),
-            section(4, table, 24, 2, 24),
+            section(section_type, table, 24, 2, 24),
             section(11, table, 0, 3, 24),
             section(3, 0x800, 1, 0, 0),
         ]
@@ -183,6 +192,7 @@ mod tests {
         let why = |file: &[u8]| Image::of(file).unwrap_err().to_string();
         assert_eq!(why(&library(0x1008, 8)), "libmemfit.so: a relocation of its code");
         assert_eq!(why(&library(0x2008, 5)), "libmemfit.so: a kind of relocation");
+        assert_eq!(why(&library_with(0x2008, 8, 19)), "libmemfit.so: packed relocations");
         assert!(why(b"#!/bin/sh").starts_with("libmemfit.so: "));
         assert_eq!(why(&library(0x9000, 8)), "libmemfit.so: a relocation of its code");
     }

@@ -50,6 +50,8 @@ const USER_CODE: u64 = 0x33;
 /// `PTRACE_GET_RSEQ_CONFIGURATION`, `PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG`: Linux 5.13 and 6.4.
 const GET_RSEQ: libc::c_uint = 0x420f;
 const GET_DISPATCH: libc::c_uint = 0x4211;
+/// Options of each traced thread.
+const TRACED: libc::c_int = libc::PTRACE_O_TRACESYSGOOD;
 /// Signal of a stop at a system call, marked by PTRACE_O_TRACESYSGOOD.
 const AT_CALL: i32 = libc::SIGTRAP | 0x80;
 
@@ -286,10 +288,13 @@ impl Tracee {
     }
 
     fn make(self, pid: i32, work: &Work, held: impl Fn() -> bool) -> Result<u64, Failure> {
+        // If this process is killed meanwhile, the thread must not go on with the registers of a call.
+        self.set_options(TRACED | libc::PTRACE_O_EXITKILL)?;
         let result = match work {
             Work::Call(call) => self.try_to(call),
             Work::Load(load) => self.load(pid, load),
         };
+        let _ = self.set_options(TRACED);
         while result.is_ok() && held() {
             std::thread::sleep(POLL_HELD);
         }
@@ -352,6 +357,10 @@ impl Tracee {
     /// Whether the stop has interrupted a system call that the kernel will restart.
     fn call_restarts(&self) -> bool {
         self.registers.orig_rax as i64 >= 0 && RESTARTS.contains(&(self.registers.rax as i64))
+    }
+
+    fn set_options(&self, options: libc::c_int) -> io::Result<()> {
+        ptrace(libc::PTRACE_SETOPTIONS, self.tid, 0, options as usize)
     }
 
     fn set_registers(&self, registers: &Registers) -> io::Result<()> {
@@ -417,7 +426,7 @@ impl Tracee {
 
 /// Makes the calling thread the tracer of a thread, and requests its stop.
 fn ask_to_stop(tid: i32) -> Result<(), Failure> {
-    let seized = ptrace(libc::PTRACE_SEIZE, tid, 0, libc::PTRACE_O_TRACESYSGOOD as usize);
+    let seized = ptrace(libc::PTRACE_SEIZE, tid, 0, TRACED as usize);
     seized.map_err(|error| match error.raw_os_error() {
         Some(libc::EPERM) => Failure::Refused,
         _ => Failure::NotNow,
@@ -900,6 +909,31 @@ mod tests {
         // SAFETY: as above.
         unsafe { libc::kill(pid, libc::SIGKILL) };
         status(pid);
+    }
+
+    #[test]
+    fn who_is_in_a_call_ends_with_the_tracer() {
+        let (at, [count]) = (instruction(), counts());
+        let pid = child(|| {
+            // SAFETY: anybody may trace it.
+            unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY) };
+            loop {
+                count.fetch_add(1, SeqCst);
+            }
+        });
+        while count.load(SeqCst) == 0 {}
+        let pause = of(at, libc::SYS_pause, [0; 6]);
+        let tracer = child(|| {
+            let tracee = ask_to_stop(pid).and_then(|()| Tracee::of(pid, Duration::from_secs(60)));
+            tracee.and_then(|tracee| tracee.make(pid, &Work::Call(pause), || false)).is_err().into()
+        });
+        while procfs::system_call(pid) != Some(libc::SYS_pause) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // SAFETY: a signal to a child of ours.
+        unsafe { libc::kill(tracer, libc::SIGKILL) };
+        assert_eq!(libc::WTERMSIG(status(tracer)), libc::SIGKILL);
+        assert_eq!(libc::WTERMSIG(status(pid)), libc::SIGKILL);
     }
 
     #[test]

@@ -60,8 +60,8 @@ pub fn open_memory(pid: i32, name: &str) -> io::Result<File> {
     open()
 }
 
-/// Directory of a thread that lives; that of the process if none does.
-fn living(pid: i32) -> String {
+/// Directory in /proc of a thread that lives; that of the process if none does.
+pub(crate) fn living(pid: i32) -> String {
     match living_task(pid) {
         Some(tid) if tid != pid => format!("/proc/{pid}/task/{tid}"),
         _ => format!("/proc/{pid}"),

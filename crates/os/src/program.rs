@@ -35,7 +35,7 @@ impl fmt::Display for Without {
 /// Why the program of a process lacks the library of this file name. `None` if that does not show:
 /// the process has ended, its files may not be read, or it lacks the library for another reason.
 pub fn without(pid: i32, library: &str) -> Option<Without> {
-    if let Some(without) = File::open(format!("/proc/{pid}/exe")).ok().and_then(|file| by_file(&file)) {
+    if let Some(without) = procfs::open_memory(pid, "exe").ok().and_then(|file| by_file(&file)) {
         return Some(without);
     }
     let secure = procfs::read_memory_bytes(pid, "auxv").map_or_else(|_| has_other_users(pid), |auxv| is_secure(&auxv));
@@ -49,7 +49,7 @@ pub fn without(pid: i32, library: &str) -> Option<Without> {
 /// Device and inode of the file of a process's program.
 #[must_use]
 pub fn file(pid: i32) -> Option<(u64, u64)> {
-    std::fs::metadata(format!("/proc/{pid}/exe")).ok().map(|file| (file.dev(), file.ino()))
+    std::fs::metadata(format!("{}/exe", procfs::living(pid))).ok().map(|file| (file.dev(), file.ino()))
 }
 
 /// The value of an environment variable with which the program was started.

@@ -32,7 +32,8 @@ use std::time::{Duration, Instant};
 /// Time between two attempts: after the first one; at most.
 const AGAIN: Duration = Duration::from_millis(2);
 const AGAIN_MAX: Duration = Duration::from_millis(250);
-/// A new stub thread says hello within this time, or the user is told that it has not.
+/// A new stub thread says hello within this time, in which the process is not stopped, or the user
+/// is told that it has not.
 const HELLO_WITHIN: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(1);
 /// Name of a stub thread.
@@ -223,8 +224,11 @@ pub fn is_in_other_network(pid: i32) -> bool {
 
 /// The stub thread runs. It says hello, unless the process ends.
 fn await_hello(desk: &Desk, pid: i32, start_stack: u64, elsewhere: bool) -> Result<(), Hindrance> {
-    let begun = Instant::now();
+    let mut begun = Instant::now();
     while client(desk, pid).is_none() && procfs::start_stack(pid) == Some(start_stack) {
+        if matches!(procfs::task_state(pid, pid), Some('T' | 't')) {
+            begun = Instant::now();
+        }
         if begun.elapsed() > HELLO_WITHIN {
             let place = if elsewhere { ": it is in another network namespace" } else { "" };
             return Err(Hindrance::Failed(format!("its stub cannot reach the pager{place}")));

@@ -78,6 +78,15 @@ fn static_programs_that_execute_others_meanwhile() {
     same(&bench, "./program", FORKS);
 }
 
+#[test]
+fn static_programs_whose_first_thread_has_ended() {
+    let source = include_str!("../workloads/first_ends.c");
+    let Some(bench) = bench("loaded_first", &["gcc", "-static"], source) else { return };
+    for sizes in ["0 60", "60 0"] {
+        same(&bench, &format!("./program {sizes}"), FORKS);
+    }
+}
+
 /// Two pagers find the program of the inner run, whose environment names neither.
 #[test]
 fn a_static_program_of_a_run_in_a_run() {

@@ -44,7 +44,8 @@ impl Tracee {
         let instruction = self.instruction(pid).ok_or(Failure::NotNow)?;
         // Opened before a call is made: if the process executes another program meanwhile, the
         // calls fail, and this is still the memory of the old one.
-        let memory = File::options().write(true).open(format!("/proc/{pid}/mem")).map_err(Failure::Call)?;
+        let own = format!("/proc/{pid}/task/{}", self.tid);
+        let memory = File::options().write(true).open(format!("{own}/mem")).map_err(Failure::Call)?;
         let result = self.map_and_start(pid, instruction, load, &memory);
         let back = self.go_back();
         // Once the stub thread is made, nobody must make a second one.
@@ -78,7 +79,8 @@ impl Tracee {
                 call(libc::SYS_mmap, [at, bytes, part.access, flags, file, offset])
             };
             let is_it = || {
-                let opened = std::fs::metadata(format!("/proc/{pid}/fd/{file}")).map_err(Failure::Call)?;
+                let opened =
+                    std::fs::metadata(format!("/proc/{pid}/task/{}/fd/{file}", self.tid)).map_err(Failure::Call)?;
                 let is_it = (opened.dev(), opened.ino()) == load.library;
                 is_it.then_some(()).ok_or_else(|| Failure::Call(io::Error::other("it finds another file there")))
             };
