@@ -328,13 +328,17 @@ impl World {
         self.apply_effects();
     }
 
+    fn grew(&mut self, span: Span) {
+        for frame in span.iter() {
+            assert!(!std::mem::replace(&mut self.in_use[frame.0 as usize], true), "{frame:?} is in use");
+        }
+    }
+
     fn cache_read(&mut self, extent: Extent) {
         let freed = self.core.take_freed_frames();
         self.freed(&freed);
         let Some((frame, grew)) = self.core.cache_read(extent) else { return };
-        for frame in grew.iter() {
-            assert!(!std::mem::replace(&mut self.in_use[frame.0 as usize], true), "{frame:?} is in use");
-        }
+        self.grew(grew);
         let block = &self.blocks[&block_of(extent)];
         self.memory[frame as usize * 4096..][..4096].copy_from_slice(block);
         self.count("cached");
@@ -514,9 +518,7 @@ impl World {
             self.freed(&freed);
             let placed = self.core.compressed(item.object, coded_as);
             if let Placed::Pool { runs, grew, .. } = &placed {
-                for frame in grew.iter() {
-                    assert!(!std::mem::replace(&mut self.in_use[frame.0 as usize], true), "{frame:?} is in use");
-                }
+                self.grew(*grew);
                 let bytes = coded(content, if matches!(coded_as, Coded::Bytes { .. }) { len } else { 4096 });
                 for (at, part) in runs.parts() {
                     self.memory[at as usize..][..part.len()].copy_from_slice(&bytes[part]);

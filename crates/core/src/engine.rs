@@ -95,11 +95,11 @@ pub struct Counters {
     pub evicted_frames: u64,
     /// Units (frames, zspages, buffers) that a policy chose to leave the pool.
     pub evicted_units: u64,
+    /// Of these, by the number of zpages in them (more than three count as three), and by that of
+    /// pages of files among these.
+    pub evicted_mixes: [[u64; 4]; 4],
     /// Blocks that were read and became clean buffers.
     pub cached_reads: u64,
-    /// Of the units, by the number of zpages in them (more than three count as three), and by that
-    /// of pages of files among these.
-    pub evicted_mixes: [[u64; 4]; 4],
     /// Clean pages of files that were dropped, before or after the pool, without a write.
     pub file_dropped: u64,
     /// Of `to_swap`, pages written raw.

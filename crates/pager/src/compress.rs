@@ -132,8 +132,7 @@ impl Compressor {
             },
         };
         let mut state = shared.lock();
-        let freed = state.core.take_freed_frames();
-        state.frames.freed(&freed, &shared.memory);
+        state.note_freed_frames(&shared.memory);
         let placed = state.core.compressed(item.object, coded);
         if let Placed::Pool { runs, grew, .. } = &placed {
             state.frames.grew(*grew);

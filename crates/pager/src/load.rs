@@ -78,12 +78,16 @@ fn lacks_it(pid: i32, desk: &Desk) -> bool {
     let without = program::without(pid, &desk.shared.stub);
     let socket = || program::variable(pid, SOCKET_VARIABLE);
     // A run inside of this one can have loaded it, and has processes of its own.
-    let is_memfit = || program::file(pid) == program::file(std::process::id() as i32);
     let has_stub = || procfs::tasks(pid).into_iter().any(|tid| procfs::comm(tid).as_deref() == Some(STUB_NAME));
-    !is_memfit()
+    !is_memfit(pid)
         && !has_stub()
         && without.is_some_and(|without| without != Without::OtherProcessor)
         && socket().is_none_or(|name| name == desk.config.socket_name.as_bytes())
+}
+
+/// Whether a process is one of memfit itself, such as the pager of a run inside of this one.
+pub fn is_memfit(pid: i32) -> bool {
+    program::file(pid) == program::file(std::process::id() as i32)
 }
 
 fn filters(pid: i32, tid: i32) -> Option<u64> {

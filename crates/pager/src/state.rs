@@ -45,6 +45,14 @@ pub struct State {
     pub segments: HashMap<AreaId, Arc<Segment>>,
 }
 
+impl State {
+    /// Notes which frames the core has freed. The kernel gets their memory when there are many.
+    pub fn note_freed_frames(&mut self, memory: &Frames) {
+        let freed = self.core.take_freed_frames();
+        self.frames.freed(&freed, memory);
+    }
+}
+
 /// State shared by all threads of the pager.
 pub struct Shared {
     /// The core and what belongs to it.

@@ -97,6 +97,8 @@ fn a_static_program_of_a_run_in_a_run() {
     let (ran, _) = bench.managed(&line, 64 << 20);
     let out = String::from_utf8_lossy(&ran.out);
     assert_contents_eq!((ran.code, &*out), (Some(0), "program\nmemfit-stub\nright\n"), "{}", ran.err);
+    let named = "not paged, but counted: memfit-pager (memfit pages no memory of its own)";
+    assert!(ran.err.contains(named), "{}", ran.err);
 }
 
 /// Several at a time, one after the other.

@@ -166,7 +166,6 @@ impl Server {
         let reached = from + done + usize::from(exists);
         let again = reached < count && (done > 0 || exists) && fill != Fill::Gone;
         self.announce(from);
-        let blocks = std::mem::take(&mut self.read_blocks);
         let mut state = self.shared.lock();
         for (i, load) in self.loads[from..count].iter().enumerate() {
             let outcome = match i {
@@ -178,11 +177,10 @@ impl Server {
             };
             state.core.loaded(self.place.id, load.page, outcome);
             if let (Source::Swapped { extent, .. }, Filled::Done) = (&load.source, outcome) {
-                cache_read(&self.shared, &mut state, *extent, &blocks);
+                cache_read(&self.shared, &mut state, *extent, &self.read_blocks);
             }
         }
         self.shared.apply_effects(state);
-        self.read_blocks = blocks;
         self.recall(from);
         if let Some(expected) = self.proc.expected() {
             expected.not_brought(self.loads[from..count].iter().skip(done).map(|load| load.page));
@@ -414,8 +412,7 @@ impl Server {
 /// bytes are among `blocks`.
 fn cache_read(shared: &Shared, state: &mut Locked<'_>, extent: Extent, blocks: &[ReadBlock]) {
     let Some((_, bytes)) = blocks.iter().find(|(of, _)| *of == extent) else { return };
-    let freed = state.core.take_freed_frames();
-    state.frames.freed(&freed, &shared.memory);
+    state.note_freed_frames(&shared.memory);
     if let Some((frame, grew)) = state.core.cache_read(extent) {
         state.frames.grew(grew);
         // The core gave this frame to this block alone, and its lock is held.

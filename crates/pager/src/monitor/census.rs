@@ -468,6 +468,7 @@ fn has_own_memory(process: &ProcStat) -> bool {
 fn why_unreached(pid: i32, shared: &Shared) -> String {
     match program::without(pid, &shared.stub) {
         Some(without) => without.to_string(),
+        None if load::is_memfit(pid) => "memfit pages no memory of its own".into(),
         None if load::is_in_other_network(pid) => "in another network namespace".into(),
         None => "its stub has not come to the pager".into(),
     }
