@@ -288,7 +288,7 @@ impl Tracee {
     }
 
     fn make(self, pid: i32, work: &Work, held: impl Fn() -> bool) -> Result<u64, Failure> {
-        // If this process is killed meanwhile, the thread must not go on with the registers of a call.
+        // If this process is killed meanwhile, the thread must not go on with registers of a call.
         self.set_options(TRACED | libc::PTRACE_O_EXITKILL)?;
         let result = match work {
             Work::Call(call) => self.try_to(call),
